@@ -1,0 +1,2 @@
+//! The record of a run.
+pub mod record;

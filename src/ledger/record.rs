@@ -1,0 +1,300 @@
+//! The record form: every kind that a ledger may hold, as it stands in one JSON line.
+//!
+//! The whole schema is fixed here, the kinds that later sources write included, so that a reader of today's
+//! ledgers reads tomorrow's.
+
+use crate::policy::Axis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The version of the record form, in every line as `v`.
+pub const VERSION: u32 = 1;
+
+/// One line of a ledger: what every record carries, and the kind's own fields beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`VERSION`].
+    pub v: u32,
+    /// The record's number in its run, from 0, without holes.
+    pub seq: u64,
+    /// Wall-clock time, RFC 3339 with nanoseconds, UTC.
+    pub time: String,
+    /// `CLOCK_MONOTONIC` in nanoseconds: the order of events when the wall clock is set.
+    pub mono_ns: u64,
+    /// The run's identifier, 16 hexadecimal digits.
+    pub run: String,
+    /// The level's name, or `custom`.
+    pub level: String,
+    /// What the record says.
+    #[serde(flatten)]
+    pub body: Body,
+    /// SHA-256 of the line before, in hexadecimal; 64 zeros in the first.
+    pub prev: String,
+}
+
+/// The kinds of record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Body {
+    /// The first record: what is in force and what cannot be observed here.
+    Start(Start),
+    /// One pre-flight probe.
+    Probe(Probe),
+    /// One refused operation.
+    Denial(Denial),
+    /// A read of a watched path.
+    Read(PathEvent),
+    /// What a stricter policy would have refused.
+    WouldDeny(Denial),
+    /// An exact count of what could not be stored or received.
+    Gap(Gap),
+    /// A failure of the world outside, which is never a denial.
+    Infrastructure(Infrastructure),
+    /// The run was ended before its command had ended.
+    Abort(Abort),
+    /// The last record.
+    Seal(Seal),
+}
+
+/// The first record of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The program's version.
+    pub version: String,
+    /// SHA-256 of the effective policy's canonical TOML, in hexadecimal.
+    pub policy_digest: String,
+    /// Posture by axis.
+    pub postures: BTreeMap<String, String>,
+    /// The rung that carries the policy (`full`, `container`, `rootless`, `bare`).
+    pub rung: String,
+    /// The command, with control bytes escaped.
+    pub command: Vec<String>,
+    /// The numeric uid and gid that the command runs as.
+    pub uid: u32,
+    /// See `uid`.
+    pub gid: u32,
+    /// What the host offers, as found by trying.
+    pub host: BTreeMap<String, serde_json::Value>,
+    /// Each restriction and the mechanism that carries it.
+    pub restrictions: BTreeMap<String, String>,
+    /// `--label KEY=VALUE`.
+    pub labels: BTreeMap<String, String>,
+    /// What this host, on this rung, cannot observe: one sentence each.
+    pub unobserved: Vec<String>,
+    /// Workspaces whose ownership was changed for the run: path and how (`idmapped`, `chown`).
+    pub workspaces: BTreeMap<String, String>,
+}
+
+/// The outcome of one pre-flight probe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The probe's id, as `ringfence probe --explain` takes it.
+    pub id: String,
+    /// The axis that it tries.
+    pub axis: Axis,
+    /// `direct`, `adversarial` or `enablement`.
+    pub class: String,
+    /// What must be seen.
+    pub expected: String,
+    /// What was seen.
+    pub seen: String,
+    /// Whether the two agree.
+    pub passed: bool,
+}
+
+/// Where a record's knowledge comes from (paper, Appendix G).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// Said by what made the refusal.
+    EnforcementObserved,
+    /// Read from the text of a transcript.
+    TranscriptInferred,
+}
+
+/// What made a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mechanism {
+    /// The egress proxy.
+    Proxy,
+    /// nftables, seen by NFLOG.
+    Firewall,
+    /// seccomp user notification.
+    Notifier,
+    /// Landlock, seen by the kernel's audit.
+    Landlock,
+}
+
+/// One refused operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Denial {
+    /// How it is known.
+    pub evidence: Evidence,
+    /// The axis whose restriction refused.
+    pub axis: Axis,
+    /// The NIST SP 800-53 controls of that axis.
+    pub nist: Vec<String>,
+    /// What refused.
+    pub mechanism: Mechanism,
+    /// The operation as the caller would name it: `CONNECT`, `GET`, `tcp`, `udp`, `icmp`, `openat`.
+    pub operation: String,
+    /// What it was tried on.
+    pub object: Object,
+    /// The error number's name, where the kernel's errno was the answer.
+    pub errno: Option<String>,
+    /// The HTTP status, where that was the answer.
+    pub http_status: Option<u16>,
+    /// The rule that refused: `default-deny`, `metadata`, `private-range`, `dns`, `control-plane`, `port`, `malformed`.
+    pub rule: String,
+    /// The class of reason, in snake case: `not_allowed`, `denied_address`, `bad_authority`.
+    pub reason: String,
+    /// Who tried.
+    pub subject: Subject,
+    /// Which try at this object in this run it is, from 1. The ledger's writer sets it.
+    #[serde(default)]
+    pub attempt: u64,
+    /// How many identical refusals the record stands for.
+    #[serde(default = "one")]
+    pub count: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl Denial {
+    /// A denial seen by what enforced it; the writer numbers the attempt.
+    pub fn observed(axis: Axis, mechanism: Mechanism, operation: &str, object: Object, rule: &str, reason: &str) -> Denial {
+        Denial {
+            evidence: Evidence::EnforcementObserved,
+            axis,
+            nist: axis.nist().iter().map(|s| s.to_string()).collect(),
+            mechanism,
+            operation: operation.to_owned(),
+            object,
+            errno: None,
+            http_status: None,
+            rule: rule.to_owned(),
+            reason: reason.to_owned(),
+            subject: Subject::default(),
+            attempt: 0,
+            count: 1,
+        }
+    }
+}
+
+/// What an operation was tried on. Text from the command is escaped before it gets here (see `ledger::escape`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Object {
+    /// A host name or address literal as asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<String>,
+    /// A port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub port: Option<u16>,
+    /// The addresses a name gave, or the one a packet went to.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub addrs: Vec<IpAddr>,
+    /// A path.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path: Option<String>,
+    /// The raw text that would not parse.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub text: Option<String>,
+}
+
+/// Who tried. What is not known is null, never a guess.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Process id in the supervisor's PID namespace.
+    pub pid: Option<u32>,
+    /// Real uid.
+    pub uid: Option<u32>,
+    /// The thread's name.
+    pub comm: Option<String>,
+    /// The executable's path.
+    pub exe: Option<String>,
+    /// The argument vector, bounded.
+    pub argv: Option<Vec<String>>,
+    /// Names of the ancestors, nearest first, bounded.
+    pub ancestors: Option<Vec<String>>,
+}
+
+/// An event on a watched path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathEvent {
+    /// The operation.
+    pub operation: String,
+    /// The path.
+    pub object: Object,
+    /// Who.
+    pub subject: Subject,
+}
+
+/// A counted loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The axis whose evidence has the hole; null when it touches all.
+    pub axis: Option<Axis>,
+    /// What lost it: `nflog`, `writer`, `firewall-counter`.
+    pub source: String,
+    /// How many records at least are missing.
+    pub lost: u64,
+    /// Why.
+    pub cause: String,
+}
+
+/// A failure outside the policy: upstream DNS or connect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Infrastructure {
+    /// The operation that failed: `resolve`, `connect`.
+    pub operation: String,
+    /// On what.
+    pub object: Object,
+    /// The cause.
+    pub cause: String,
+    /// The status that the command was given.
+    pub http_status: Option<u16>,
+}
+
+/// Why a run was ended early.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Abort {
+    /// The cause.
+    pub cause: String,
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The command never ran.
+    NotStarted,
+    /// It exited.
+    Exited,
+    /// A signal ended it.
+    Signaled,
+    /// The run was ended by ringfence.
+    Aborted,
+}
+
+/// The last record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seal {
+    /// Whether the command was started.
+    pub started: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The exit status passed on (128+n for a signal).
+    pub exit_code: Option<i32>,
+    /// Denials by axis, folded ones counted in full.
+    pub denials: BTreeMap<String, u64>,
+    /// True only if no gap was recorded.
+    pub complete: bool,
+    /// Completeness by axis.
+    pub complete_by_axis: BTreeMap<String, bool>,
+    /// The chain's head before this record: SHA-256 of the line before, in hexadecimal.
+    pub head: String,
+}

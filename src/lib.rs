@@ -1,0 +1,15 @@
+//! ringfence puts a graded policy in force with the kernel's own mechanisms, proves by behaviour that it holds,
+//! drops privilege, runs a command under it, and writes down every denial as it is made.
+//!
+//! The modules in reading order: what is asked, what the host offers, what will carry it, how it is put in force,
+//! how it is shown to hold, and how one run is lived to its end.
+#![deny(unsafe_code)]
+
+pub mod cli;
+pub mod error;
+pub mod ledger;
+pub mod policy;
+pub mod proxy;
+pub mod install;
+pub mod observe;
+pub mod report;

@@ -1,0 +1,2 @@
+//! Parse, call, print the error chain, exit code; nothing else.
+fn main() {}

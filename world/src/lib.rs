@@ -1,0 +1,1 @@
+//! A closed network world for tests and the demo.
