@@ -166,7 +166,14 @@ fn one() -> u64 {
 
 impl Denial {
     /// A denial seen by what enforced it; the writer numbers the attempt.
-    pub fn observed(axis: Axis, mechanism: Mechanism, operation: &str, object: Object, rule: &str, reason: &str) -> Denial {
+    pub fn observed(
+        axis: Axis,
+        mechanism: Mechanism,
+        operation: &str,
+        object: Object,
+        rule: &str,
+        reason: &str,
+    ) -> Denial {
         Denial {
             evidence: Evidence::EnforcementObserved,
             axis,
