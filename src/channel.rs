@@ -42,13 +42,8 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> ChannelError {
 impl Channel {
     /// A connected pair; both ends close on exec.
     pub fn pair() -> Result<(Channel, Channel), ChannelError> {
-        let (a, b) = socketpair(
-            AddressFamily::Unix,
-            SockType::SeqPacket,
-            None,
-            SockFlag::SOCK_CLOEXEC,
-        )
-        .map_err(failed("socketpair"))?;
+        let (a, b) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+            .map_err(failed("socketpair"))?;
         Ok((Channel(a), Channel(b)))
     }
 
@@ -56,10 +51,7 @@ impl Channel {
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
         let bytes = serde_json::to_vec(message).map_err(|e| ChannelError::Form(e.to_string()))?;
         if bytes.len() > LARGEST {
-            return Err(ChannelError::Form(format!(
-                "{} bytes, more than {LARGEST}",
-                bytes.len()
-            )));
+            return Err(ChannelError::Form(format!("{} bytes, more than {LARGEST}", bytes.len())));
         }
         loop {
             match send(self.0.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL) {

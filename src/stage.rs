@@ -104,9 +104,7 @@ impl Stage {
     ///
     /// `enter` puts it into the sandbox's namespaces.
     pub fn live(self, supervisor: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
-        let ready = start()
-            .map_err(|e| format!("stage: {e}"))
-            .and_then(|children| enter().map(|()| children));
+        let ready = start().map_err(|e| format!("stage: {e}")).and_then(|children| enter().map(|()| children));
         let told = match &ready {
             Ok(_) => supervisor.send(&Notice::Ready),
             Err(cause) => supervisor.send(&Notice::Failed(cause.clone())),
@@ -114,17 +112,9 @@ impl Stage {
         let (Ok(children), Ok(())) = (ready, told) else {
             return 1;
         };
-        let mut attendance = Attendance {
-            stage: self,
-            supervisor,
-            children,
-            command: None,
-        };
+        let mut attendance = Attendance { stage: self, supervisor, children, command: None };
         let outcome = attendance.attend();
-        descendants::end_all(
-            Duration::ZERO,
-            attendance.stage.confinement.identity.as_ref(),
-        );
+        descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
         i32::from(outcome.is_err())
     }
 }
@@ -155,10 +145,7 @@ impl Attendance {
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => {
-                    return Err(ChannelError::Call {
-                        call: "poll",
-                        errno,
-                    });
+                    return Err(ChannelError::Call { call: "poll", errno });
                 }
             }
             let said = fds[0].any() == Some(true);
@@ -185,13 +172,9 @@ impl Attendance {
             Order::Launch => match self.launch() {
                 Ok(pid) => {
                     self.command = Some(pid);
-                    self.supervisor
-                        .send(&Notice::Launched { pid: pid.as_raw() })?;
+                    self.supervisor.send(&Notice::Launched { pid: pid.as_raw() })?;
                     // Whoever waits for the end of the command's output must not wait for ours.
-                    release_stdio().map_err(|errno| ChannelError::Call {
-                        call: "dup2",
-                        errno,
-                    })
+                    release_stdio().map_err(|errno| ChannelError::Call { call: "dup2", errno })
                 }
                 Err(failure) => self.supervisor.send(&Notice::NotLaunched(failure)),
             },
@@ -201,10 +184,7 @@ impl Attendance {
                         // It has ended meanwhile; its status is on its way.
                         Ok(()) | Err(Errno::ESRCH) => {}
                         Err(errno) => {
-                            return Err(ChannelError::Call {
-                                call: "kill",
-                                errno,
-                            });
+                            return Err(ChannelError::Call { call: "kill", errno });
                         }
                     }
                 }
@@ -212,13 +192,8 @@ impl Attendance {
             }
             Order::End { grace_ms } => {
                 let identity = self.stage.confinement.identity.clone();
-                let ended =
-                    descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
-                if let Some(ended) = self
-                    .command
-                    .take()
-                    .and_then(|pid| ended.into_iter().find(|(p, _)| *p == pid))
-                {
+                let ended = descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
+                if let Some(ended) = self.command.take().and_then(|pid| ended.into_iter().find(|(p, _)| *p == pid)) {
                     self.supervisor.send(&Notice::Ended(ended.1))?;
                 }
                 self.supervisor.send(&Notice::Empty)
@@ -235,10 +210,7 @@ impl Attendance {
                 Err(Errno::ECHILD) => return self.supervisor.send(&Notice::Empty),
                 Err(Errno::EINTR) => continue,
                 Err(errno) => {
-                    return Err(ChannelError::Call {
-                        call: "waitid",
-                        errno,
-                    });
+                    return Err(ChannelError::Call { call: "waitid", errno });
                 }
             };
             match (status, ended(&status)) {
@@ -261,9 +233,7 @@ impl Attendance {
         let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| fail("pipe2", e))?;
         let arena = self.stage.suite.prepare()?;
         match sys::fork_single_threaded().map_err(|e| fail("fork", e))? {
-            Fork::Child => report_and_exit(write, || {
-                confine(&self.stage.confinement).map(|()| self.stage.suite.run())
-            }),
+            Fork::Child => report_and_exit(write, || confine(&self.stage.confinement).map(|()| self.stage.suite.run())),
             Fork::Parent(child) => {
                 drop(write);
                 let mut text = Vec::new();
@@ -275,32 +245,24 @@ impl Attendance {
                 descendants::end_all(Duration::ZERO, self.stage.confinement.identity.as_ref());
                 self.stage.suite.clear(arena)?;
                 if status != WaitStatus::Exited(child, 0) {
-                    return Err(format!(
-                        "probes: the probing process did not end well: {status:?}"
-                    ));
+                    return Err(format!("probes: the probing process did not end well: {status:?}"));
                 }
-                let outcome: Result<Vec<Probe>, String> = serde_json::from_slice(&text)
-                    .map_err(|e| format!("probes: the report is torn: {e}"))?;
+                let outcome: Result<Vec<Probe>, String> =
+                    serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
                 outcome
             }
         }
     }
 
     fn launch(&mut self) -> Result<Pid, ExecFailure> {
-        let fail = |call: &str, errno: Errno| ExecFailure {
-            status: 125,
-            message: format!("launch: {call}: {errno}"),
-        };
+        let fail = |call: &str, errno: Errno| ExecFailure { status: 125, message: format!("launch: {call}: {errno}") };
         let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| fail("pipe2", e))?;
         match sys::fork_single_threaded().map_err(|e| fail("fork", e))? {
             Fork::Child => report_and_exit(write, || {
                 let stage = &self.stage;
-                let ours = |message: String| ExecFailure {
-                    status: 125,
-                    message,
-                };
-                let ready = own_process_group(stage.terminal.as_ref())
-                    .map_err(|e| ours(format!("launch: setpgid: {e}")));
+                let ours = |message: String| ExecFailure { status: 125, message };
+                let ready =
+                    own_process_group(stage.terminal.as_ref()).map_err(|e| ours(format!("launch: setpgid: {e}")));
                 match ready.and_then(|()| confine(&stage.confinement).map_err(ours)) {
                     Ok(()) => stage.command.execute(),
                     Err(failure) => failure,
@@ -314,12 +276,10 @@ impl Attendance {
                     return Ok(child);
                 }
                 waitpid(child, None).map_err(|e| fail("waitpid", e))?;
-                Err(
-                    serde_json::from_slice(&text).unwrap_or_else(|e| ExecFailure {
-                        status: 125,
-                        message: format!("launch: the report is torn: {e}"),
-                    }),
-                )
+                Err(serde_json::from_slice(&text).unwrap_or_else(|e| ExecFailure {
+                    status: 125,
+                    message: format!("launch: the report is torn: {e}"),
+                }))
             }
         }
     }
@@ -328,23 +288,15 @@ impl Attendance {
 /// In a forked child: does `work`, writes what it returns to `report`, and ends the process. The report moves to a fixed
 /// number that confinement leaves open, and closes on exec: its end without a word says that the command runs.
 fn report_and_exit<T: Serialize>(report: OwnedFd, work: impl FnOnce() -> T) -> ! {
-    let Ok(report) = sys::move_to(report, REPORT) else {
-        sys::exit_now(125)
-    };
+    let Ok(report) = sys::move_to(report, REPORT) else { sys::exit_now(125) };
     let text = serde_json::to_vec(&work()).unwrap_or_default();
     let written = std::fs::File::from(report).write_all(&text);
-    sys::exit_now(if written.is_ok() && !text.is_empty() {
-        0
-    } else {
-        125
-    });
+    sys::exit_now(if written.is_ok() && !text.is_empty() { 0 } else { 125 });
 }
 
 fn confine(confinement: &Confinement) -> Result<(), String> {
     let parent = getppid();
-    confinement
-        .enter(REPORT as u32 + 1)
-        .map_err(|e| e.to_string())?;
+    confinement.enter(REPORT as u32 + 1).map_err(|e| e.to_string())?;
     // After the drop, for a change of credentials clears it (prctl(2)).
     set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("prctl PR_SET_PDEATHSIG: {e}"))?;
     if getppid() != parent {
@@ -363,11 +315,7 @@ fn own_process_group(terminal: Option<&Terminal>) -> Result<(), Errno> {
 
 /// Puts /dev/null in the place of this process's stdio.
 pub fn release_stdio() -> Result<(), Errno> {
-    let null = nix::fcntl::open(
-        "/dev/null",
-        OFlag::O_RDWR | OFlag::O_CLOEXEC,
-        nix::sys::stat::Mode::empty(),
-    )?;
+    let null = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())?;
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&null)

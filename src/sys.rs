@@ -19,8 +19,7 @@ extern "C" fn note_sigpipe() {
     // SAFETY: a zeroed sigaction is a valid output buffer, and a null `act` only queries.
     let ignored = unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old) == 0
-            && old.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
     };
     SIGPIPE_IGNORED_AT_START.store(ignored, Ordering::Relaxed);
 }
@@ -39,19 +38,9 @@ pub fn sigpipe_ignored_at_start() -> bool {
 /// Sets a signal's disposition to ignore or default; handlers are never installed by this program.
 pub fn set_disposition(signal: nix::sys::signal::Signal, ignore: bool) -> Result<()> {
     use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
-    let handler = if ignore {
-        SigHandler::SigIgn
-    } else {
-        SigHandler::SigDfl
-    };
+    let handler = if ignore { SigHandler::SigIgn } else { SigHandler::SigDfl };
     // SAFETY: neither disposition runs code of ours.
-    unsafe {
-        sigaction(
-            signal,
-            &SigAction::new(handler, SaFlags::empty(), SigSet::empty()),
-        )
-    }
-    .map(|_| ())
+    unsafe { sigaction(signal, &SigAction::new(handler, SaFlags::empty(), SigSet::empty())) }.map(|_| ())
 }
 
 /// Whether a signal is ignored by this process.
@@ -59,8 +48,7 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
     // SAFETY: as in `note_sigpipe`.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut old) == 0
-            && old.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(signal, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
     }
 }
 
@@ -87,14 +75,10 @@ pub fn fork_single_threaded() -> Result<Fork> {
 
 /// The number of threads of this process, from /proc/self/stat's `num_threads` (proc(5), field 20).
 pub fn thread_count() -> Result<usize> {
-    let stat = std::fs::read_to_string("/proc/self/stat")
-        .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
+    let stat =
+        std::fs::read_to_string("/proc/self/stat").map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    after_name
-        .split_whitespace()
-        .nth(17)
-        .and_then(|n| n.parse().ok())
-        .ok_or(Errno::EPROTO)
+    after_name.split_whitespace().nth(17).and_then(|n| n.parse().ok()).ok_or(Errno::EPROTO)
 }
 
 fn owned(returned: libc::c_long) -> Result<OwnedFd> {
@@ -142,9 +126,7 @@ const MOVE_MOUNT_T_EMPTY_PATH: libc::c_long = 0x40;
 
 /// open_tree(2) with OPEN_TREE_CLONE: a detached copy of the mount at `path`, with all beneath it when `recursive`.
 pub fn clone_tree(dir: BorrowedFd<'_>, path: &CStr, recursive: bool) -> Result<OwnedFd> {
-    let mut flags = OPEN_TREE_CLONE
-        | libc::c_long::from(libc::O_CLOEXEC)
-        | libc::c_long::from(libc::AT_EMPTY_PATH);
+    let mut flags = OPEN_TREE_CLONE | libc::c_long::from(libc::O_CLOEXEC) | libc::c_long::from(libc::AT_EMPTY_PATH);
     if recursive {
         flags |= libc::c_long::from(libc::AT_RECURSIVE);
     }
@@ -198,14 +180,7 @@ pub fn new_tmpfs(mode: u32, attributes: u64) -> Result<OwnedFd> {
     let value = std::ffi::CString::new(format!("{mode:o}")).map_err(|_| Errno::EINVAL)?;
     // SAFETY: key and value are C strings that outlive the call.
     Errno::result(unsafe {
-        libc::syscall(
-            libc::SYS_fsconfig,
-            context.as_raw_fd(),
-            FSCONFIG_SET_STRING,
-            c"mode".as_ptr(),
-            value.as_ptr(),
-            0,
-        )
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_SET_STRING, c"mode".as_ptr(), value.as_ptr(), 0)
     })?;
     // SAFETY: this command takes no key and no value.
     Errno::result(unsafe {
@@ -226,27 +201,17 @@ pub fn new_tmpfs(mode: u32, attributes: u64) -> Result<OwnedFd> {
 ///
 /// Closing at once is for a process that is about to exec or to end: it owns no descriptor up there any more.
 pub fn close_from(first: u32, at_exec: bool) -> Result<()> {
-    let flags: libc::c_uint = if at_exec {
-        libc::CLOSE_RANGE_CLOEXEC
-    } else {
-        0
-    };
+    let flags: libc::c_uint = if at_exec { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
     // SAFETY: all arguments are integers; the contract above keeps owned descriptors out of the range.
-    Errno::result(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })
-        .map(|_| ())
+    Errno::result(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(|_| ())
 }
 
 /// keyctl(2) KEYCTL_JOIN_SESSION_KEYRING with no name: a new, anonymous session keyring.
 pub fn join_new_session_keyring() -> Result<()> {
     const KEYCTL_JOIN_SESSION_KEYRING: libc::c_long = 1;
     // SAFETY: a null name asks for an anonymous keyring.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_keyctl,
-            KEYCTL_JOIN_SESSION_KEYRING,
-            std::ptr::null::<libc::c_char>(),
-        )
-    };
+    let done =
+        unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
     Errno::result(done).map(|_| ())
 }
 
@@ -255,32 +220,19 @@ pub fn session_keyring() -> Result<i64> {
     const KEYCTL_GET_KEYRING_ID: libc::c_long = 0;
     const KEY_SPEC_SESSION_KEYRING: libc::c_long = -3;
     // SAFETY: all arguments are integers.
-    Errno::result(unsafe {
-        libc::syscall(
-            libc::SYS_keyctl,
-            KEYCTL_GET_KEYRING_ID,
-            KEY_SPEC_SESSION_KEYRING,
-            0,
-        )
-    })
+    Errno::result(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) })
 }
 
 /// Whether capability `number` is in the bounding set; EINVAL beyond the kernel's last one (capabilities(7)).
 pub fn bounding_has(number: u32) -> Result<bool> {
     // SAFETY: all arguments are integers.
-    Errno::result(unsafe {
-        libc::prctl(libc::PR_CAPBSET_READ, libc::c_ulong::from(number), 0, 0, 0)
-    })
-    .map(|v| v == 1)
+    Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_READ, libc::c_ulong::from(number), 0, 0, 0) }).map(|v| v == 1)
 }
 
 /// Drops capability `number` from the bounding set.
 pub fn bounding_drop(number: u32) -> Result<()> {
     // SAFETY: all arguments are integers.
-    Errno::result(unsafe {
-        libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0)
-    })
-    .map(|_| ())
+    Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) }).map(|_| ())
 }
 
 /// Whether capability `number` is in the ambient set; EINVAL beyond the kernel's last one.
@@ -302,13 +254,7 @@ pub fn ambient_has(number: u32) -> Result<bool> {
 pub fn ambient_clear() -> Result<()> {
     // SAFETY: all arguments are integers.
     Errno::result(unsafe {
-        libc::prctl(
-            libc::PR_CAP_AMBIENT,
-            libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong,
-            0,
-            0,
-            0,
-        )
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0, 0, 0)
     })
     .map(|_| ())
 }
@@ -342,10 +288,7 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
 /// Reads the three sets of this thread.
 pub fn capget() -> Result<CapabilitySets> {
-    let mut header = CapHeader {
-        version: CAPABILITY_VERSION_3,
-        pid: 0,
-    };
+    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
     let mut data = [CapData::default(); 2];
     // SAFETY: version 3 writes two data structures, and there are two.
     Errno::result(unsafe { libc::syscall(libc::SYS_capget, &mut header, data.as_mut_ptr()) })?;
@@ -359,10 +302,7 @@ pub fn capget() -> Result<CapabilitySets> {
 
 /// Sets the three sets of this thread.
 pub fn capset(sets: CapabilitySets) -> Result<()> {
-    let header = CapHeader {
-        version: CAPABILITY_VERSION_3,
-        pid: 0,
-    };
+    let header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
     let part = |shift: u32| CapData {
         effective: (sets.effective >> shift) as u32,
         permitted: (sets.permitted >> shift) as u32,
@@ -392,13 +332,9 @@ pub fn load_seccomp(program: &[u8]) -> Result<()> {
             k: u32::from_ne_bytes([c[4], c[5], c[6], c[7]]),
         })
         .collect();
-    let fprog = libc::sock_fprog {
-        len: instructions,
-        filter: aligned.as_ptr().cast_mut(),
-    };
+    let fprog = libc::sock_fprog { len: instructions, filter: aligned.as_ptr().cast_mut() };
     // SAFETY: the program and its length agree, and the kernel only reads it.
-    Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) })
-        .map(|_| ())
+    Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) }).map(|_| ())
 }
 
 /// Tries a system call by number for a probe, all of whose arguments are integers or null pointers.
@@ -424,9 +360,7 @@ pub fn move_to(fd: OwnedFd, number: RawFd) -> Result<OwnedFd> {
         return Ok(fd);
     }
     // SAFETY: both are plain descriptors; the contract above leaves no other owner of the number in this process.
-    owned(libc::c_long::from(unsafe {
-        libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC)
-    }))
+    owned(libc::c_long::from(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }))
 }
 
 /// Gives an executable file one permitted and effective capability (capabilities(7), `security.capability`, revision 2).
@@ -437,13 +371,7 @@ pub fn set_file_capability(file: BorrowedFd<'_>, capability: u32) -> Result<()> 
     let value: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
     // SAFETY: name and value outlive the call, and the length is the value's.
     Errno::result(unsafe {
-        libc::fsetxattr(
-            file.as_raw_fd(),
-            c"security.capability".as_ptr(),
-            value.as_ptr().cast(),
-            value.len(),
-            0,
-        )
+        libc::fsetxattr(file.as_raw_fd(), c"security.capability".as_ptr(), value.as_ptr().cast(), value.len(), 0)
     })
     .map(|_| ())
 }

@@ -21,11 +21,7 @@ impl SignalState {
     /// Blocks every signal and returns what was in force, so that none is lost before it can be forwarded (case E03).
     pub fn block_all() -> Result<SignalState, Errno> {
         let mut mask = SigSet::empty();
-        sigprocmask(
-            SigmaskHow::SIG_SETMASK,
-            Some(&SigSet::all()),
-            Some(&mut mask),
-        )?;
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))?;
         let mut ignored = Vec::new();
         if sys::sigpipe_ignored_at_start() {
             ignored.push(Signal::SIGPIPE);
@@ -80,14 +76,7 @@ impl Command {
     pub fn execute(&self) -> ExecFailure {
         if let Err(errno) = chdir(&self.workdir) {
             let place = blocked_component(&self.workdir).unwrap_or_else(|| self.workdir.clone());
-            return failure(
-                125,
-                format!(
-                    "working directory {}: {}: {errno}",
-                    self.workdir.display(),
-                    place.display()
-                ),
-            );
+            return failure(125, format!("working directory {}: {}: {errno}", self.workdir.display(), place.display()));
         }
         if let Err(errno) = self.signals.restore() {
             return failure(125, format!("restore the signal state: {errno}"));
@@ -117,11 +106,7 @@ impl Command {
         let component = blocked_component(&path).unwrap_or_else(|| path.clone());
         failure(
             126,
-            format!(
-                "cannot execute {}: {}: {errno} for the command's user",
-                path.display(),
-                component.display()
-            ),
+            format!("cannot execute {}: {}: {errno} for the command's user", path.display(), component.display()),
         )
     }
 
@@ -129,11 +114,7 @@ impl Command {
         if name.contains(&b'/') {
             return CString::new(name).into_iter().collect();
         }
-        let path = self
-            .environment
-            .iter()
-            .find_map(|v| v.as_bytes().strip_prefix(b"PATH="))
-            .unwrap_or(DEFAULT_PATH);
+        let path = self.environment.iter().find_map(|v| v.as_bytes().strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
         path.split(|b| *b == b':')
             .filter_map(|dir| {
                 let dir: &[u8] = if dir.is_empty() { b"." } else { dir };
@@ -160,8 +141,6 @@ fn blocked_component(path: &Path) -> Option<PathBuf> {
     let mut so_far = PathBuf::new();
     path.components().find_map(|component| {
         so_far.push(component);
-        access(&so_far, AccessFlags::X_OK)
-            .is_err()
-            .then(|| so_far.clone())
+        access(&so_far, AccessFlags::X_OK).is_err().then(|| so_far.clone())
     })
 }

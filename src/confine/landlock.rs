@@ -16,10 +16,7 @@ pub fn restrict_scopes() -> Result<(), ConfineError> {
         .and_then(|created| created.restrict_self())
         .map_err(fail)?;
     if status.ruleset != RulesetStatus::FullyEnforced {
-        return Err(ConfineError::Landlock(format!(
-            "the ruleset is {:?}",
-            status.ruleset
-        )));
+        return Err(ConfineError::Landlock(format!("the ruleset is {:?}", status.ruleset)));
     }
     Ok(())
 }

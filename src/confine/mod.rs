@@ -10,9 +10,7 @@ use crate::mutation;
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
 use nix::errno::Errno;
-use nix::unistd::{
-    Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid,
-};
+use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid};
 
 /// What a child must become before it may run anything.
 #[derive(Debug, Clone)]
@@ -62,19 +60,11 @@ fn failed(step: &'static str, call: &'static str) -> impl FnOnce(Errno) -> Confi
     move |errno| ConfineError::Call { step, call, errno }
 }
 
-fn wanted<T: PartialEq + std::fmt::Debug>(
-    step: &'static str,
-    seen: T,
-    wanted: T,
-) -> Result<(), ConfineError> {
+fn wanted<T: PartialEq + std::fmt::Debug>(step: &'static str, seen: T, wanted: T) -> Result<(), ConfineError> {
     if seen == wanted {
         return Ok(());
     }
-    Err(ConfineError::ReadBack {
-        step,
-        seen: format!("{seen:?}"),
-        wanted: format!("{wanted:?}"),
-    })
+    Err(ConfineError::ReadBack { step, seen: format!("{seen:?}"), wanted: format!("{wanted:?}") })
 }
 
 impl Confinement {
@@ -119,8 +109,7 @@ impl Confinement {
             // Before Landlock and seccomp, which an unprivileged process may only load under it.
             if !mutation::left_out("no-new-privs") {
                 nix::sys::prctl::set_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
-                let held =
-                    nix::sys::prctl::get_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
+                let held = nix::sys::prctl::get_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
                 wanted("no_new_privs", held, true)?;
             }
             if self.scopes && !mutation::left_out("landlock") {
@@ -136,11 +125,7 @@ impl Confinement {
 
     fn load_filter(&self) -> Result<(), ConfineError> {
         sys::load_seccomp(&self.filter).map_err(failed("seccomp", "seccomp"))?;
-        wanted(
-            "seccomp",
-            sys::seccomp_mode().map_err(failed("seccomp", "prctl"))?,
-            2,
-        )
+        wanted("seccomp", sys::seccomp_mode().map_err(failed("seccomp", "prctl"))?, 2)
     }
 }
 
@@ -180,22 +165,14 @@ fn empty_bounding_set() -> Result<(), ConfineError> {
         sys::bounding_drop(number).map_err(failed(step, "prctl"))?;
     }
     for number in all {
-        wanted(
-            step,
-            sys::bounding_has(number).map_err(failed(step, "prctl"))?,
-            false,
-        )?;
+        wanted(step, sys::bounding_has(number).map_err(failed(step, "prctl"))?, false)?;
     }
     Ok(())
 }
 
 fn drop_groups() -> Result<(), ConfineError> {
     setgroups(&[]).map_err(failed("groups", "setgroups"))?;
-    wanted(
-        "groups",
-        getgroups().map_err(failed("groups", "getgroups"))?,
-        Vec::new(),
-    )
+    wanted("groups", getgroups().map_err(failed("groups", "getgroups"))?, Vec::new())
 }
 
 fn become_identity(uid: Uid, gid: Gid) -> Result<(), ConfineError> {
@@ -204,37 +181,18 @@ fn become_identity(uid: Uid, gid: Gid) -> Result<(), ConfineError> {
     let gids = getresgid().map_err(failed("gid", "getresgid"))?;
     let uids = getresuid().map_err(failed("uid", "getresuid"))?;
     // setfsuid with an id that cannot be set returns the one in force (setfsuid(2)).
-    let fs = (
-        setfsuid(Uid::from_raw(u32::MAX)),
-        setfsgid(Gid::from_raw(u32::MAX)),
-    );
-    wanted(
-        "gid",
-        [gids.real, gids.effective, gids.saved, fs.1],
-        [gid; 4],
-    )?;
-    wanted(
-        "uid",
-        [uids.real, uids.effective, uids.saved, fs.0],
-        [uid; 4],
-    )
+    let fs = (setfsuid(Uid::from_raw(u32::MAX)), setfsgid(Gid::from_raw(u32::MAX)));
+    wanted("gid", [gids.real, gids.effective, gids.saved, fs.1], [gid; 4])?;
+    wanted("uid", [uids.real, uids.effective, uids.saved, fs.0], [uid; 4])
 }
 
 fn empty_capability_sets() -> Result<(), ConfineError> {
     let step = "capability sets";
     sys::ambient_clear().map_err(failed(step, "prctl"))?;
     sys::capset(CapabilitySets::default()).map_err(failed(step, "capset"))?;
-    wanted(
-        step,
-        sys::capget().map_err(failed(step, "capget"))?,
-        CapabilitySets::default(),
-    )?;
+    wanted(step, sys::capget().map_err(failed(step, "capget"))?, CapabilitySets::default())?;
     for number in known_capabilities().map_err(failed(step, "prctl"))? {
-        wanted(
-            "ambient set",
-            sys::ambient_has(number).map_err(failed(step, "prctl"))?,
-            false,
-        )?;
+        wanted("ambient set", sys::ambient_has(number).map_err(failed(step, "prctl"))?, false)?;
     }
     Ok(())
 }

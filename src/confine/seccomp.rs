@@ -49,21 +49,11 @@ const MOUNTS: &[&str] = &[
 ];
 
 /// io_uring makes calls that no filter sees; clone3 hides its flags behind a pointer, and C libraries fall back to clone.
-const ABSENT: &[&str] = &[
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "clone3",
-];
+const ABSENT: &[&str] = &["io_uring_setup", "io_uring_enter", "io_uring_register", "clone3"];
 
 /// Socket families that the firewall can judge, or that reach nothing by themselves. All others pass netfilter by: vsock,
 /// packet, Bluetooth, CAN, TIPC, RDS, XDP and what is still to come (case N15).
-const FAMILIES: [i32; 4] = [
-    libc::AF_UNIX,
-    libc::AF_INET,
-    libc::AF_INET6,
-    libc::AF_NETLINK,
-];
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// The kernel reads the request of ioctl(2) as 32 bits, so the comparison must as well (CVE-2019-7303).
 const REQUEST_MASK: u64 = 0xffff_ffff;
@@ -71,32 +61,19 @@ const REQUEST_MASK: u64 = 0xffff_ffff;
 struct Builder(ScmpFilterContext);
 
 impl Builder {
-    fn refuse(
-        &mut self,
-        call: &'static str,
-        errno: i32,
-        conditions: &[ScmpArgCompare],
-    ) -> Result<(), FilterError> {
+    fn refuse(&mut self, call: &'static str, errno: i32, conditions: &[ScmpArgCompare]) -> Result<(), FilterError> {
         let rule = |source| FilterError::Rule { call, source };
         let number = ScmpSyscall::from_name(call).map_err(rule)?;
-        self.0
-            .add_rule_conditional(ScmpAction::Errno(errno), number, conditions)
-            .map(|_| ())
-            .map_err(rule)
+        self.0.add_rule_conditional(ScmpAction::Errno(errno), number, conditions).map(|_| ()).map_err(rule)
     }
 }
 
 /// Builds the program for the given postures, ready for seccomp(2).
 pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterError> {
-    let start = |source| FilterError::Rule {
-        call: "(default)",
-        source,
-    };
+    let start = |source| FilterError::Rule { call: "(default)", source };
     let mut context = ScmpFilterContext::new(ScmpAction::Allow).map_err(start)?;
     // The i386 and x32 entries have other numbers and would pass the rules by.
-    context
-        .set_act_badarch(ScmpAction::Errno(libc::ENOSYS))
-        .map_err(start)?;
+    context.set_act_badarch(ScmpAction::Errno(libc::ENOSYS)).map_err(start)?;
     // no_new_privs is a step of its own in the order; the library must not set it behind our back.
     context.set_ctl_nnp(false).map_err(start)?;
     let mut filter = Builder(context);
@@ -113,10 +90,7 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
             filter.refuse(call, libc::EPERM, &[])?;
         }
         // One rule a flag: any of them set is a refusal.
-        for flag in (0..u64::BITS)
-            .map(|bit| 1u64 << bit)
-            .filter(|flag| NAMESPACES & flag != 0)
-        {
+        for flag in (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0) {
             filter.refuse("unshare", libc::EPERM, &[masked(0, flag, flag)])?;
             // In clone's flags the low byte is the exit signal, so the time namespace cannot be asked for there.
             if flag != CLONE_NEWTIME {
@@ -156,13 +130,9 @@ fn export(context: &ScmpFilterContext) -> Result<Vec<u8>, FilterError> {
     let memory = nix::sys::memfd::memfd_create(c"filter", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)
         .map_err(|e| export(e.to_string()))?;
     let mut file = std::fs::File::from(memory);
-    context
-        .export_bpf(&file)
-        .map_err(|e| export(e.to_string()))?;
+    context.export_bpf(&file).map_err(|e| export(e.to_string()))?;
     let mut program = Vec::new();
-    file.rewind()
-        .and_then(|()| file.read_to_end(&mut program))
-        .map_err(|e| export(e.to_string()))?;
+    file.rewind().and_then(|()| file.read_to_end(&mut program)).map_err(|e| export(e.to_string()))?;
     Ok(program)
 }
 

@@ -60,9 +60,7 @@ pub enum AccountError {
         name: String,
     },
     /// `--user` has a form that is none.
-    #[error(
-        "user {text:?}: accepted: an entry's name, or UID[:GID] with numbers from 1 to 4294967294"
-    )]
+    #[error("user {text:?}: accepted: an entry's name, or UID[:GID] with numbers from 1 to 4294967294")]
     Malformed {
         /// The text.
         text: String,
@@ -85,10 +83,7 @@ impl Databases {
     /// Reads the four files.
     pub fn read() -> Result<Databases, AccountError> {
         let read = |path: &str| {
-            let fail = |cause: String| AccountError::Read {
-                path: path.into(),
-                cause,
-            };
+            let fail = |cause: String| AccountError::Read { path: path.into(), cause };
             match std::fs::metadata(path) {
                 Ok(meta) if meta.len() > DATABASE_LIMIT => {
                     return Err(fail(format!("larger than {DATABASE_LIMIT} bytes")));
@@ -97,9 +92,7 @@ impl Databases {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                 Err(e) => return Err(fail(e.to_string())),
             }
-            std::fs::read(path)
-                .map(Some)
-                .map_err(|e| fail(e.to_string()))
+            std::fs::read(path).map(Some).map_err(|e| fail(e.to_string()))
         };
         Ok(Databases {
             passwd: read("/etc/passwd")?,
@@ -110,11 +103,7 @@ impl Databases {
     }
 
     fn entries(content: &Option<Vec<u8>>) -> impl Iterator<Item = Vec<&[u8]>> {
-        content
-            .as_deref()
-            .unwrap_or_default()
-            .split(|b| *b == b'\n')
-            .map(|line| line.split(|b| *b == b':').collect())
+        content.as_deref().unwrap_or_default().split(|b| *b == b'\n').map(|line| line.split(|b| *b == b':').collect())
     }
 
     fn passwd_entry(&self, matches: impl Fn(&str, u32) -> bool) -> Option<(Identity, u32)> {
@@ -137,36 +126,20 @@ impl Databases {
 
     /// Whether any entry of the databases has this number as a uid or gid.
     pub fn knows_number(&self, id: u32) -> bool {
-        let number = |fields: &[&[u8]]| {
-            fields
-                .get(2)
-                .and_then(|f| std::str::from_utf8(f).ok()?.parse::<u32>().ok())
-        };
-        Self::entries(&self.passwd)
-            .chain(Self::entries(&self.group))
-            .any(|f| number(&f) == Some(id))
+        let number = |fields: &[&[u8]]| fields.get(2).and_then(|f| std::str::from_utf8(f).ok()?.parse::<u32>().ok());
+        Self::entries(&self.passwd).chain(Self::entries(&self.group)).any(|f| number(&f) == Some(id))
     }
 
     fn knows_name(&self, name: &str) -> bool {
-        Self::entries(&self.passwd)
-            .chain(Self::entries(&self.group))
-            .any(|f| f.first() == Some(&name.as_bytes()))
+        Self::entries(&self.passwd).chain(Self::entries(&self.group)).any(|f| f.first() == Some(&name.as_bytes()))
     }
 
     /// The dedicated account with the given number.
     pub fn dedicated(&self, uid: u32) -> Identity {
         let first_is_free = uid == FIRST_UID && !self.knows_name(NAME);
-        let name = if first_is_free || !self.knows_name(NAME) {
-            NAME.to_owned()
-        } else {
-            format!("{NAME}-{uid}")
-        };
+        let name = if first_is_free || !self.knows_name(NAME) { NAME.to_owned() } else { format!("{NAME}-{uid}") };
         // HOME is a real directory, so runs side by side need one each.
-        let home = if first_is_free {
-            format!("/home/{NAME}")
-        } else {
-            format!("/home/{NAME}-{uid}")
-        };
+        let home = if first_is_free { format!("/home/{NAME}") } else { format!("/home/{NAME}-{uid}") };
         Identity {
             name,
             uid: Uid::from_raw(uid),
@@ -184,15 +157,9 @@ impl Databases {
             Some((user, group)) => (user, Some(group)),
             None => (text, None),
         };
-        let number = |s: &str| {
-            s.parse::<u32>()
-                .ok()
-                .filter(|n| *n != u32::MAX && s.bytes().all(|b| b.is_ascii_digit()))
-        };
-        let numeric = !user.is_empty()
-            && user
-                .bytes()
-                .all(|b| b.is_ascii_digit() || b == b'-' || b == b'+');
+        let number =
+            |s: &str| s.parse::<u32>().ok().filter(|n| *n != u32::MAX && s.bytes().all(|b| b.is_ascii_digit()));
+        let numeric = !user.is_empty() && user.bytes().all(|b| b.is_ascii_digit() || b == b'-' || b == b'+');
         let mut identity = if numeric {
             let uid = number(user).ok_or_else(malformed)?;
             match self.passwd_entry(|_, u| u == uid) {
@@ -207,9 +174,7 @@ impl Databases {
             if user.is_empty() || group.is_some() {
                 return Err(malformed());
             }
-            self.passwd_entry(|name, _| name == user)
-                .ok_or_else(|| AccountError::Unknown { name: user.into() })?
-                .0
+            self.passwd_entry(|name, _| name == user).ok_or_else(|| AccountError::Unknown { name: user.into() })?.0
         };
         if let Some(group) = group {
             identity.gid = Gid::from_raw(number(group).ok_or_else(malformed)?);
@@ -225,31 +190,17 @@ impl Databases {
     pub fn rewritten(&self, who: &Identity) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
         let (uid, gid) = (who.uid.as_raw(), who.gid.as_raw());
-        let has_user = self
-            .passwd_entry(|name, n| name == who.name && n == uid)
-            .is_some();
-        let has_group =
-            Self::entries(&self.group).any(|f| f.get(2) == Some(&gid.to_string().as_bytes()));
+        let has_user = self.passwd_entry(|name, n| name == who.name && n == uid).is_some();
+        let has_group = Self::entries(&self.group).any(|f| f.get(2) == Some(&gid.to_string().as_bytes()));
         if let Some(content) = &self.passwd {
-            let entry = format!(
-                "{}:x:{uid}:{gid}::{}:{}",
-                who.name,
-                who.home.display(),
-                who.shell.display()
-            );
-            files.push((
-                "/etc/passwd".into(),
-                with_line(content, (!has_user).then_some(entry)),
-            ));
+            let entry = format!("{}:x:{uid}:{gid}::{}:{}", who.name, who.home.display(), who.shell.display());
+            files.push(("/etc/passwd".into(), with_line(content, (!has_user).then_some(entry))));
         }
         if let Some(content) = &self.group {
             let entry = format!("{}:x:{gid}:", who.name);
             files.push((
                 "/etc/group".into(),
-                with_line(
-                    &without_member(content, &who.name),
-                    (!has_group).then_some(entry),
-                ),
+                with_line(&without_member(content, &who.name), (!has_group).then_some(entry)),
             ));
         }
         if let Some(content) = &self.gshadow {
@@ -257,21 +208,14 @@ impl Databases {
         }
         if let Some(content) = &self.shadow {
             let entry = format!("{}:!:19000:0:99999:7:::", who.name);
-            files.push((
-                "/etc/shadow".into(),
-                with_line(&with_root_locked(content), (!has_user).then_some(entry)),
-            ));
+            files.push(("/etc/shadow".into(), with_line(&with_root_locked(content), (!has_user).then_some(entry))));
         }
         files
     }
 }
 
 fn shell_of_image() -> PathBuf {
-    ["/bin/bash", "/bin/sh"]
-        .into_iter()
-        .map(PathBuf::from)
-        .find(|p| p.exists())
-        .unwrap_or_else(|| "/bin/sh".into())
+    ["/bin/bash", "/bin/sh"].into_iter().map(PathBuf::from).find(|p| p.exists()).unwrap_or_else(|| "/bin/sh".into())
 }
 
 fn with_line(content: &[u8], line: Option<String>) -> Vec<u8> {
@@ -299,10 +243,7 @@ fn without_member(content: &[u8], name: &str) -> Vec<u8> {
     map_lines(content, |fields| {
         if fields.len() > 3 {
             let last = fields.len() - 1;
-            let members: Vec<&[u8]> = fields[last]
-                .split(|b| *b == b',')
-                .filter(|m| *m != name.as_bytes())
-                .collect();
+            let members: Vec<&[u8]> = fields[last].split(|b| *b == b',').filter(|m| *m != name.as_bytes()).collect();
             fields[last] = members.join(&b',');
         }
     })
@@ -323,23 +264,16 @@ fn map_lines(content: &[u8], edit: impl Fn(&mut Vec<Vec<u8>>)) -> Vec<u8> {
 /// What stands over the files by which sudo and doas let ordinary users become root: the account has no entry in them.
 pub fn escalation_overlays() -> Vec<(PathBuf, Vec<u8>)> {
     const SUDOERS: &[u8] = b"root ALL=(ALL:ALL) ALL\n";
-    [
-        ("/etc/sudoers", SUDOERS),
-        ("/etc/doas.conf", b"".as_slice()),
-    ]
-    .into_iter()
-    .filter(|(path, _)| Path::new(path).is_file())
-    .map(|(path, content)| (path.into(), content.to_vec()))
-    .collect()
+    [("/etc/sudoers", SUDOERS), ("/etc/doas.conf", b"".as_slice())]
+        .into_iter()
+        .filter(|(path, _)| Path::new(path).is_file())
+        .map(|(path, content)| (path.into(), content.to_vec()))
+        .collect()
 }
 
 /// Directories whose files add to what [`escalation_overlays`] covers.
 pub fn escalation_masks() -> Vec<PathBuf> {
-    ["/etc/sudoers.d", "/etc/doas.d"]
-        .into_iter()
-        .map(PathBuf::from)
-        .filter(|p| p.is_dir())
-        .collect()
+    ["/etc/sudoers.d", "/etc/doas.d"].into_iter().map(PathBuf::from).filter(|p| p.is_dir()).collect()
 }
 
 #[cfg(test)]
@@ -348,10 +282,7 @@ mod tests {
 
     fn sample() -> Databases {
         Databases {
-            passwd: Some(
-                b"root:x:0:0:root:/root:/bin/bash\nbroken\ndev:x:1000:1000::/home/dev:/bin/zsh\n"
-                    .to_vec(),
-            ),
+            passwd: Some(b"root:x:0:0:root:/root:/bin/bash\nbroken\ndev:x:1000:1000::/home/dev:/bin/zsh\n".to_vec()),
             group: Some(b"root:x:0:\nsudo:x:27:dev,other\ndev:x:1000:".to_vec()),
             shadow: Some(b"root:$6$hash:19000:0:99999:7:::\ndev:!:1::::::\n".to_vec()),
             gshadow: Some(b"sudo:*::dev\n".to_vec()),
@@ -359,24 +290,14 @@ mod tests {
     }
 
     fn file(files: &[(PathBuf, Vec<u8>)], name: &str) -> String {
-        String::from_utf8(
-            files
-                .iter()
-                .find(|(p, _)| p == Path::new(name))
-                .unwrap()
-                .1
-                .clone(),
-        )
-        .unwrap()
+        String::from_utf8(files.iter().find(|(p, _)| p == Path::new(name)).unwrap().1.clone()).unwrap()
     }
 
     #[test]
     fn the_dedicated_account_is_added_and_root_is_locked() {
         let databases = sample();
         let files = databases.rewritten(&databases.dedicated(FIRST_UID));
-        assert!(
-            file(&files, "/etc/passwd").ends_with("\nagent:x:10001:10001::/home/agent:/bin/bash\n")
-        );
+        assert!(file(&files, "/etc/passwd").ends_with("\nagent:x:10001:10001::/home/agent:/bin/bash\n"));
         assert!(file(&files, "/etc/group").ends_with("dev:x:1000:\nagent:x:10001:\n"));
         assert!(file(&files, "/etc/shadow").starts_with("root:!$6$hash:"));
         assert!(file(&files, "/etc/shadow").contains("\nagent:!:"));
@@ -386,17 +307,11 @@ mod tests {
     fn an_existing_account_loses_its_memberships() {
         let databases = sample();
         let dev = databases.named("dev").unwrap();
-        assert_eq!(
-            (dev.uid.as_raw(), dev.home.as_path(), dev.dedicated),
-            (1000, Path::new("/home/dev"), false)
-        );
+        assert_eq!((dev.uid.as_raw(), dev.home.as_path(), dev.dedicated), (1000, Path::new("/home/dev"), false));
         let files = databases.rewritten(&dev);
         assert!(file(&files, "/etc/group").contains("sudo:x:27:other\n"));
         assert_eq!(file(&files, "/etc/gshadow"), "sudo:*::\n");
-        assert_eq!(
-            file(&files, "/etc/passwd").as_bytes(),
-            databases.passwd.as_deref().unwrap()
-        );
+        assert_eq!(file(&files, "/etc/passwd").as_bytes(), databases.passwd.as_deref().unwrap());
     }
 
     #[test]
@@ -405,35 +320,12 @@ mod tests {
         let who = none.named("4294967294:7").unwrap();
         assert_eq!((who.uid.as_raw(), who.gid.as_raw()), (4294967294, 7));
         assert_eq!(none.rewritten(&who), []);
-        for bad in [
-            "-1",
-            "4294967295",
-            "99999999999",
-            "",
-            "dev:x:",
-            "+5",
-            "1:",
-            "dev:1000",
-        ] {
-            assert!(
-                matches!(none.named(bad), Err(AccountError::Malformed { .. })),
-                "{bad}"
-            );
+        for bad in ["-1", "4294967295", "99999999999", "", "dev:x:", "+5", "1:", "dev:1000"] {
+            assert!(matches!(none.named(bad), Err(AccountError::Malformed { .. })), "{bad}");
         }
-        assert_eq!(
-            none.named("0"),
-            Err(AccountError::Superuser { text: "0".into() })
-        );
-        assert_eq!(
-            sample().named("root"),
-            Err(AccountError::Superuser {
-                text: "root".into()
-            })
-        );
-        assert_eq!(
-            none.named("dev"),
-            Err(AccountError::Unknown { name: "dev".into() })
-        );
+        assert_eq!(none.named("0"), Err(AccountError::Superuser { text: "0".into() }));
+        assert_eq!(sample().named("root"), Err(AccountError::Superuser { text: "root".into() }));
+        assert_eq!(none.named("dev"), Err(AccountError::Unknown { name: "dev".into() }));
     }
 
     proptest::proptest! {

@@ -41,10 +41,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mount> {
     let _device = fields.next()?;
     let _root = fields.next()?;
     let point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
-    let options = text(fields.next()?)?
-        .split(',')
-        .map(str::to_owned)
-        .collect();
+    let options = text(fields.next()?)?.split(',').map(str::to_owned).collect();
     let mut propagation = Vec::new();
     loop {
         match text(fields.next()?)? {
@@ -53,14 +50,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mount> {
         }
     }
     let fs_type = text(fields.next()?)?.to_owned();
-    Some(Mount {
-        id,
-        parent,
-        point,
-        options,
-        propagation,
-        fs_type,
-    })
+    Some(Mount { id, parent, point, options, propagation, fs_type })
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {
@@ -72,16 +62,10 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
     while let Some((&first, tail)) = rest.split_first() {
-        let octal = tail
-            .get(..3)
-            .filter(|d| first == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        let octal = tail.get(..3).filter(|d| first == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
         match octal {
             Some(digits) => {
-                out.push(
-                    digits
-                        .iter()
-                        .fold(0u8, |value, c| value.wrapping_mul(8).wrapping_add(c - b'0')),
-                );
+                out.push(digits.iter().fold(0u8, |value, c| value.wrapping_mul(8).wrapping_add(c - b'0')));
                 rest = &tail[3..];
             }
             None => {
@@ -95,11 +79,7 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
 
 /// Parses a whole mountinfo; `None` when any line has not the form of proc(5), for a mount unseen is a mount unjudged.
 pub fn parse(content: &[u8]) -> Option<Vec<Mount>> {
-    content
-        .split(|b| *b == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(parse_line)
-        .collect()
+    content.split(|b| *b == b'\n').filter(|line| !line.is_empty()).map(parse_line).collect()
 }
 
 /// The mounts that are reachable by a path: those that another mount of the same point, attached on top, hides are left out.
@@ -138,11 +118,7 @@ pub fn under(path: &Path, tree: &Path) -> bool {
 /// The reachable mount that holds `path`.
 pub fn holding<'a>(reachable: &[&'a Mount], path: &Path) -> Option<&'a Mount> {
     // Of two at the same point the later one is on top.
-    reachable
-        .iter()
-        .copied()
-        .filter(|m| under(path, &m.point))
-        .max_by_key(|m| m.point.as_os_str().as_bytes().len())
+    reachable.iter().copied().filter(|m| under(path, &m.point)).max_by_key(|m| m.point.as_os_str().as_bytes().len())
 }
 
 #[cfg(test)]
@@ -178,10 +154,7 @@ mod tests {
         let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
         // 2 lies below the /usr that 3 covers. 4 and 5 stack on one point of 3; neither is the other's ancestor in this
         // text, so both are kept: the judgement of each is then the stricter reading.
-        assert!(
-            ids.contains(&1) && ids.contains(&3) && !ids.contains(&2),
-            "{ids:?}"
-        );
+        assert!(ids.contains(&1) && ids.contains(&3) && !ids.contains(&2), "{ids:?}");
     }
 
     proptest::proptest! {

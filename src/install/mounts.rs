@@ -88,12 +88,7 @@ fn c_path(path: &Path) -> Result<CString, MountError> {
 }
 
 fn pin(path: &Path) -> Result<OwnedFd, MountError> {
-    open(
-        path,
-        OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW,
-        Mode::empty(),
-    )
-    .map_err(failed("open", path))
+    open(path, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed("open", path))
 }
 
 fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
@@ -106,14 +101,8 @@ fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
 pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(failed("unshare", Path::new("mount namespace")))?;
     if !mutation::left_out("propagation") {
-        mount(
-            None::<&str>,
-            "/",
-            None::<&str>,
-            MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-            None::<&str>,
-        )
-        .map_err(failed("mount", Path::new("/")))?;
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+            .map_err(failed("mount", Path::new("/")))?;
     }
     let covers = Covers::make(plan)?;
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
@@ -126,18 +115,10 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
             set_recursively(Path::new("/"), sys::ATTR_RDONLY)?;
         }
     } else {
-        for path in plan
-            .read_only
-            .iter()
-            .filter(|_| !mutation::left_out("read-only"))
-        {
+        for path in plan.read_only.iter().filter(|_| !mutation::left_out("read-only")) {
             let tree = clone_tree(path, true)?;
-            let read_only = MountAttr {
-                set: sys::ATTR_RDONLY,
-                ..MountAttr::default()
-            };
-            sys::mount_setattr(tree.as_fd(), true, &read_only)
-                .map_err(failed("mount_setattr", path))?;
+            let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
+            sys::mount_setattr(tree.as_fd(), true, &read_only).map_err(failed("mount_setattr", path))?;
             attach(&tree, path)?;
         }
     }
@@ -157,10 +138,7 @@ fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
 }
 
 fn set_recursively(path: &Path, attribute: u64) -> Result<(), MountError> {
-    let attr = MountAttr {
-        set: attribute,
-        ..MountAttr::default()
-    };
+    let attr = MountAttr { set: attribute, ..MountAttr::default() };
     sys::mount_setattr(pin(path)?.as_fd(), true, &attr).map_err(failed("mount_setattr", path))
 }
 
@@ -170,13 +148,8 @@ fn writable_tree(entry: &Writable, userns: Option<BorrowedFd<'_>>) -> Result<Own
     // A writable path may lie on a tree that is covered read-only; its own mount starts writable unless the image says otherwise.
     if entry.idmapped && !mutation::left_out("workspace") {
         let userns = userns.ok_or_else(|| failed("mount_setattr", &entry.path)(Errno::EBADF))?;
-        let attr = MountAttr {
-            set: sys::ATTR_IDMAP,
-            userns_fd: userns.as_raw_fd() as u64,
-            ..MountAttr::default()
-        };
-        sys::mount_setattr(tree.as_fd(), false, &attr)
-            .map_err(failed("mount_setattr", &entry.path))?;
+        let attr = MountAttr { set: sys::ATTR_IDMAP, userns_fd: userns.as_raw_fd() as u64, ..MountAttr::default() };
+        sys::mount_setattr(tree.as_fd(), false, &attr).map_err(failed("mount_setattr", &entry.path))?;
     }
     Ok(tree)
 }
@@ -189,24 +162,16 @@ struct Covers {
 impl Covers {
     fn make(plan: &MountPlan) -> Result<Covers, MountError> {
         let mut trees = Vec::new();
-        let files: Vec<_> = plan
-            .files
-            .iter()
-            .filter(|_| !mutation::left_out("account"))
-            .collect();
-        let masks: Vec<_> = plan
-            .masks
-            .iter()
-            .filter(|_| !mutation::left_out("masks"))
-            .collect();
+        let files: Vec<_> = plan.files.iter().filter(|_| !mutation::left_out("account")).collect();
+        let masks: Vec<_> = plan.masks.iter().filter(|_| !mutation::left_out("masks")).collect();
         if files.is_empty() && masks.is_empty() {
             return Ok(Covers { trees });
         }
         // A mount can be copied file by file only while it is attached (before Linux 6.15), so the scratch file system
         // is attached for a moment where a directory is sure to be. Only this process sees it there.
         let proc = Path::new("/proc");
-        let scratch = sys::new_tmpfs(0o700, sys::ATTR_NODEV | sys::ATTR_NOSUID)
-            .map_err(failed("fsmount", Path::new("tmpfs")))?;
+        let scratch =
+            sys::new_tmpfs(0o700, sys::ATTR_NODEV | sys::ATTR_NOSUID).map_err(failed("fsmount", Path::new("tmpfs")))?;
         attach(&scratch, proc)?;
         for (number, file) in files.iter().enumerate() {
             let name = format!("file{number}");
@@ -215,15 +180,13 @@ impl Covers {
         }
         for (number, path) in masks.iter().enumerate() {
             let name = format!("mask{number}");
-            let directory = fstat(pin(path)?).map_err(failed("fstat", path))?.st_mode
-                & SFlag::S_IFMT.bits()
+            let directory = fstat(pin(path)?).map_err(failed("fstat", path))?.st_mode & SFlag::S_IFMT.bits()
                 == SFlag::S_IFDIR.bits();
             if directory {
                 mkdirat(&scratch, name.as_str(), Mode::empty()).map_err(failed("mkdirat", path))?;
             } else {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-                openat(&scratch, name.as_str(), flags, Mode::empty())
-                    .map_err(failed("openat", path))?;
+                openat(&scratch, name.as_str(), flags, Mode::empty()).map_err(failed("openat", path))?;
             }
             trees.push(((*path).clone(), copy_of(&scratch, &name)?));
         }
@@ -233,12 +196,8 @@ impl Covers {
 
     fn attach(&self) -> Result<(), MountError> {
         for (path, tree) in &self.trees {
-            let read_only = MountAttr {
-                set: sys::ATTR_RDONLY,
-                ..MountAttr::default()
-            };
-            sys::mount_setattr(tree.as_fd(), false, &read_only)
-                .map_err(failed("mount_setattr", path))?;
+            let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
+            sys::mount_setattr(tree.as_fd(), false, &read_only).map_err(failed("mount_setattr", path))?;
             attach(tree, path)?;
         }
         Ok(())
@@ -246,8 +205,7 @@ impl Covers {
 }
 
 fn copy_of(scratch: &OwnedFd, name: &str) -> Result<OwnedFd, MountError> {
-    sys::clone_tree(scratch.as_fd(), &c_path(Path::new(name))?, false)
-        .map_err(failed("open_tree", Path::new(name)))
+    sys::clone_tree(scratch.as_fd(), &c_path(Path::new(name))?, false).map_err(failed("open_tree", Path::new(name)))
 }
 
 /// Writes an overlay's content into the scratch file system with the owner and mode of the file that it covers.
@@ -255,39 +213,25 @@ fn write_like(scratch: &OwnedFd, name: &str, overlay: &Overlay) -> Result<(), Mo
     let target = &overlay.target;
     let like = fstat(pin(target)?).map_err(failed("fstat", target))?;
     let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    let mut file = std::fs::File::from(
-        openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?,
-    );
-    file.write_all(&overlay.content).map_err(|e| {
-        failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))
-    })?;
-    fchown(
-        &file,
-        Some(Uid::from_raw(like.st_uid)),
-        Some(Gid::from_raw(like.st_gid)),
-    )
-    .map_err(failed("fchown", target))?;
+    let mut file = std::fs::File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
+    file.write_all(&overlay.content)
+        .map_err(|e| failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
+    fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid)))
+        .map_err(failed("fchown", target))?;
     fchmod(&file, Mode::from_bits_truncate(like.st_mode & 0o7777)).map_err(failed("fchmod", target))
 }
 
 /// Reads this process's mountinfo.
 pub fn read_mountinfo() -> Result<Vec<Mount>, MountError> {
-    let content =
-        std::fs::read("/proc/self/mountinfo").map_err(|e| MountError::Mountinfo(e.to_string()))?;
-    mountinfo::parse(&content)
-        .ok_or_else(|| MountError::Mountinfo("a line has an unknown form".into()))
+    let content = std::fs::read("/proc/self/mountinfo").map_err(|e| MountError::Mountinfo(e.to_string()))?;
+    mountinfo::parse(&content).ok_or_else(|| MountError::Mountinfo("a line has an unknown form".into()))
 }
 
 /// Holds what the kernel shows against the plan.
 fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let mounts = read_mountinfo()?;
     let reachable = mountinfo::reachable(&mounts);
-    let not_as_planned = |mount: &Mount, fault| {
-        Err(MountError::NotAsPlanned {
-            path: mount.point.clone(),
-            fault,
-        })
-    };
+    let not_as_planned = |mount: &Mount, fault| Err(MountError::NotAsPlanned { path: mount.point.clone(), fault });
     for mount in &reachable {
         if !mutation::left_out("propagation") && !mount.propagation.is_empty() {
             return not_as_planned(mount, "it still takes part in propagation");
@@ -303,27 +247,13 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
         }
     }
     let attached = |path: &Path| reachable.iter().any(|m| m.point == path);
-    let covered = plan
-        .files
-        .iter()
-        .map(|f| &f.target)
-        .filter(|_| !mutation::left_out("account"));
+    let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
     let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
-    let writable = plan
-        .writable
-        .iter()
-        .map(|w| &w.path)
-        .filter(|_| !mutation::left_out("writable"));
-    let trees = plan
-        .read_only
-        .iter()
-        .filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
+    let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
+    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
     for path in covered.chain(masked).chain(writable).chain(trees) {
         if !attached(path) {
-            return Err(MountError::NotAsPlanned {
-                path: path.clone(),
-                fault: "nothing is mounted there",
-            });
+            return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
         }
     }
     Ok(())

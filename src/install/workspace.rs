@@ -53,8 +53,7 @@ impl IdMapping {
         let (ready_read, ready_write) = pipe().map_err(failed("pipe2", what))?;
         let child = match sys::fork_single_threaded().map_err(failed("fork", what))? {
             Fork::Child => {
-                let made = unshare(CloneFlags::CLONE_NEWUSER)
-                    .and_then(|()| nix::unistd::write(&ready_write, b"1"));
+                let made = unshare(CloneFlags::CLONE_NEWUSER).and_then(|()| nix::unistd::write(&ready_write, b"1"));
                 if made.is_err() {
                     sys::exit_now(1);
                 }
@@ -71,15 +70,13 @@ impl IdMapping {
             }
             let write = |file: &str, id: u32| {
                 let path = PathBuf::from(format!("/proc/{child}/{file}"));
-                std::fs::write(&path, exchange(id)).map_err(|e| {
-                    failed("write", &path)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))
-                })
+                std::fs::write(&path, exchange(id))
+                    .map_err(|e| failed("write", &path)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))
             };
             write("uid_map", uid.as_raw())?;
             write("gid_map", gid.as_raw())?;
             let path = PathBuf::from(format!("/proc/{child}/ns/user"));
-            open(&path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-                .map_err(failed("open", &path))
+            open(&path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed("open", &path))
         })();
         kill(child, Signal::SIGKILL).map_err(failed("kill", what))?;
         waitpid(child, None).map_err(failed("waitpid", what))?;
@@ -90,11 +87,7 @@ impl IdMapping {
     pub fn fits(&self, path: &Path) -> Result<(), Errno> {
         let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
         let tree = sys::clone_tree(AT_FDCWD, &c_path, false)?;
-        let attr = MountAttr {
-            set: sys::ATTR_IDMAP,
-            userns_fd: self.0.as_raw_fd() as u64,
-            ..MountAttr::default()
-        };
+        let attr = MountAttr { set: sys::ATTR_IDMAP, userns_fd: self.0.as_raw_fd() as u64, ..MountAttr::default() };
         sys::mount_setattr(tree.as_fd(), false, &attr)
     }
 }
@@ -129,8 +122,7 @@ pub struct Owners {
 
 /// Gives `top` and all beneath it to the command, never across symbolic links or mounts, and remembers the owners.
 pub fn take(top: &Path, uid: Uid, gid: Gid) -> Result<Owners, WorkspaceError> {
-    let stat =
-        fstatat(AT_FDCWD, top, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fstatat", top))?;
+    let stat = fstatat(AT_FDCWD, top, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fstatat", top))?;
     let of_top = (stat.st_uid, stat.st_gid);
     let mut exceptions = BTreeMap::new();
     each(top, &mut |path, dir, name, stat| {
@@ -140,30 +132,15 @@ pub fn take(top: &Path, uid: Uid, gid: Gid) -> Result<Owners, WorkspaceError> {
         }
         change(dir, name, path, stat, uid, gid)
     })?;
-    Ok(Owners {
-        top: top.into(),
-        of_top,
-        exceptions,
-    })
+    Ok(Owners { top: top.into(), of_top, exceptions })
 }
 
 impl Owners {
     /// Puts the owners back; what the command made is given to the top's owner.
     pub fn restore(&self) -> Result<(), WorkspaceError> {
         each(&self.top, &mut |path, dir, name, stat| {
-            let (uid, gid) = self
-                .exceptions
-                .get(path.as_os_str())
-                .copied()
-                .unwrap_or(self.of_top);
-            change(
-                dir,
-                name,
-                path,
-                stat,
-                Uid::from_raw(uid),
-                Gid::from_raw(gid),
-            )
+            let (uid, gid) = self.exceptions.get(path.as_os_str()).copied().unwrap_or(self.of_top);
+            change(dir, name, path, stat, Uid::from_raw(uid), Gid::from_raw(gid))
         })
     }
 
@@ -187,22 +164,13 @@ impl Owners {
         let body = bytes.strip_suffix(&[0])?;
         let mut entries = body.split(|b| *b == 0).map(|entry| {
             let mut fields = entry.splitn(3, |b| *b == b' ');
-            let mut number = || {
-                std::str::from_utf8(fields.next()?)
-                    .ok()?
-                    .parse::<u32>()
-                    .ok()
-            };
+            let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<u32>().ok();
             let owner = (number()?, number()?);
             Some((OsString::from_vec(fields.next()?.to_vec()), owner))
         });
         let (top, of_top) = entries.next()??;
         let exceptions = entries.collect::<Option<BTreeMap<_, _>>>()?;
-        Some(Owners {
-            top: top.into(),
-            of_top,
-            exceptions,
-        })
+        Some(Owners { top: top.into(), of_top, exceptions })
     }
 }
 
@@ -219,44 +187,24 @@ fn change(
     if stat.st_uid == uid.as_raw() && stat.st_gid == gid.as_raw() {
         return Ok(());
     }
-    fchownat(
-        dir,
-        name,
-        Some(uid),
-        Some(gid),
-        AtFlags::AT_SYMLINK_NOFOLLOW,
-    )
-    .map_err(failed("fchownat", path))
+    fchownat(dir, name, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fchownat", path))
 }
 
-type Visit<'a> =
-    dyn FnMut(&Path, BorrowedFd<'_>, &Path, &FileStat) -> Result<(), WorkspaceError> + 'a;
+type Visit<'a> = dyn FnMut(&Path, BorrowedFd<'_>, &Path, &FileStat) -> Result<(), WorkspaceError> + 'a;
 
 /// Visits `top` and everything beneath it on the same mount, by descriptors, without following a symbolic link.
 /// Each visit is given the full path for messages, and the directory and name to act on.
 fn each(top: &Path, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
-    let flags = OFlag::O_RDONLY
-        | OFlag::O_NOFOLLOW
-        | OFlag::O_DIRECTORY
-        | OFlag::O_CLOEXEC
-        | OFlag::O_NONBLOCK;
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let fd = open(top, flags, Mode::empty()).map_err(failed("open", top))?;
     let stat = fstat(&fd).map_err(failed("fstat", top))?;
     visit(top, fd.as_fd(), Path::new("."), &stat)?;
     descend(fd, top, stat.st_dev, visit)
 }
 
-fn descend(
-    fd: OwnedFd,
-    path: &Path,
-    device: u64,
-    visit: &mut Visit<'_>,
-) -> Result<(), WorkspaceError> {
-    let mut dir = Dir::from_fd(
-        fd.try_clone()
-            .map_err(|_| failed("dup", path)(Errno::EMFILE))?,
-    )
-    .map_err(failed("opendir", path))?;
+fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
+    let mut dir = Dir::from_fd(fd.try_clone().map_err(|_| failed("dup", path)(Errno::EMFILE))?)
+        .map_err(failed("opendir", path))?;
     let mut subdirectories = Vec::new();
     for entry in dir.iter() {
         let entry = entry.map_err(failed("readdir", path))?;
@@ -274,19 +222,13 @@ fn descend(
             continue;
         }
         visit(&full, fd.as_fd(), &name, &stat)?;
-        if entry.file_type() == Some(Type::Directory)
-            || stat.st_mode & libc::S_IFMT == libc::S_IFDIR
-        {
+        if entry.file_type() == Some(Type::Directory) || stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
             subdirectories.push(name);
         }
     }
     for name in subdirectories {
         let full = path.join(&name);
-        let flags = OFlag::O_RDONLY
-            | OFlag::O_NOFOLLOW
-            | OFlag::O_DIRECTORY
-            | OFlag::O_CLOEXEC
-            | OFlag::O_NONBLOCK;
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         match nix::fcntl::openat(&fd, &name, flags, Mode::empty()) {
             Ok(below) => descend(below, &full, device, visit)?,
             // Gone or exchanged while we looked: nothing of it is ours to change.
@@ -309,14 +251,8 @@ pub fn clear_new_set_ids(top: &Path, since: i64) -> Result<u64, WorkspaceError> 
         if regular && set_id && stat.st_ctime >= since && (stat.st_uid == 0 || stat.st_gid == 0) {
             // Changing the owner to what it is clears the bits, and never follows a link put there meanwhile.
             let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-            fchownat(
-                dir,
-                name,
-                Some(uid),
-                Some(gid),
-                AtFlags::AT_SYMLINK_NOFOLLOW,
-            )
-            .map_err(failed("fchownat", path))?;
+            fchownat(dir, name, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
+                .map_err(failed("fchownat", path))?;
             cleared += 1;
         }
         Ok(())
@@ -351,11 +287,7 @@ mod tests {
         symlink(outside.path(), top.path().join("sub/link")).unwrap();
         std::os::unix::fs::chown(top.path().join("sub/file"), Some(7), Some(8)).unwrap();
         let owners = take(top.path(), Uid::from_raw(10001), Gid::from_raw(10001)).unwrap();
-        let owner = |p: PathBuf| {
-            std::fs::symlink_metadata(p)
-                .map(|m| (m.uid(), m.gid()))
-                .unwrap()
-        };
+        let owner = |p: PathBuf| std::fs::symlink_metadata(p).map(|m| (m.uid(), m.gid())).unwrap();
         assert_eq!(owner(top.path().join("sub/file")), (10001, 10001));
         assert_eq!(owner(top.path().join("sub/link")), (10001, 10001));
         assert_eq!(owner(outside.path().join("kept")), (0, 0));
@@ -363,17 +295,11 @@ mod tests {
         std::fs::write(&suid, "").unwrap();
         std::os::unix::fs::chown(&suid, Some(10001), Some(10001)).unwrap();
         std::fs::set_permissions(&suid, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        Owners::parse(&owners.to_bytes())
-            .unwrap()
-            .restore()
-            .unwrap();
+        Owners::parse(&owners.to_bytes()).unwrap().restore().unwrap();
         assert_eq!(owner(top.path().join("sub/file")), (7, 8));
         assert_eq!(owner(top.path().join("sub")), (0, 0));
         assert_eq!(owner(suid.clone()), (0, 0));
-        assert_eq!(
-            std::fs::metadata(&suid).unwrap().permissions().mode() & 0o7000,
-            0
-        );
+        assert_eq!(std::fs::metadata(&suid).unwrap().permissions().mode() & 0o7000, 0);
     }
 
     #[test]
@@ -384,9 +310,6 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6755)).unwrap();
         assert_eq!(clear_new_set_ids(top.path(), i64::MAX).unwrap(), 0);
         assert_eq!(clear_new_set_ids(top.path(), 0).unwrap(), 1);
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
-            0o755
-        );
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o755);
     }
 }

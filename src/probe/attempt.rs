@@ -103,93 +103,55 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::CreateByAlias => create_by_alias(run),
         Operation::CreateFromGrandchild => in_grandchild(|| create_in(&protected_places(run))),
         Operation::LinkOutOfProtected => link_out(run),
-        Operation::MountOverProtected => run
-            .protected
-            .iter()
-            .map(|p| errno_of(mount_tmpfs(p)))
-            .collect(),
-        Operation::ListProtected => run
-            .protected
-            .iter()
-            .map(|p| io_outcome(std::fs::read_dir(p).map(|_| ())))
-            .collect(),
+        Operation::MountOverProtected => run.protected.iter().map(|p| errno_of(mount_tmpfs(p))).collect(),
+        Operation::ListProtected => {
+            run.protected.iter().map(|p| io_outcome(std::fs::read_dir(p).map(|_| ()))).collect()
+        }
         Operation::WriteInWritable => run.writable.iter().map(|p| written(p)).collect(),
         Operation::Propagation => mount_faults(|m| !m.propagation.is_empty(), "private"),
-        Operation::SetIdMounts => mount_faults(
-            |m| !m.has("nosuid") && m.point != Path::new(arena::DIRECTORY),
-            "nosuid",
-        ),
+        Operation::SetIdMounts => {
+            mount_faults(|m| !m.has("nosuid") && m.point != Path::new(arena::DIRECTORY), "nosuid")
+        }
         Operation::Masked => run.masked.iter().map(|p| mode_of(p)).collect(),
-        Operation::OpenMasked => run
-            .masked
-            .iter()
-            .map(|p| errno_of(open(p, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())))
-            .collect(),
+        Operation::OpenMasked => {
+            run.masked.iter().map(|p| errno_of(open(p, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()))).collect()
+        }
         Operation::Accounts => accounts(run),
         Operation::Ids => one(ids(run)),
         Operation::Groups => one(getgroups().map_or_else(
             |e| e.to_string(),
             |g| {
-                if g.is_empty() {
-                    "none".into()
-                } else {
-                    format!("{g:?}")
-                }
+                if g.is_empty() { "none".into() } else { format!("{g:?}") }
             },
         )),
         Operation::CapabilitySets => one(capability_sets()),
         Operation::BoundingSet => one(bounding_set()),
-        Operation::NoNewPrivs => one(nix::sys::prctl::get_no_new_privs()
-            .map_or_else(name_of, |held| u8::from(held).to_string())),
+        Operation::NoNewPrivs => {
+            one(nix::sys::prctl::get_no_new_privs().map_or_else(name_of, |held| u8::from(held).to_string()))
+        }
         Operation::BecomeRoot => one(become_root()),
         Operation::BecomeRootFromGrandchild => in_grandchild(|| one(become_root())),
         Operation::SetIdProgram => one(executed(arena::SET_ID)),
         Operation::FileCapability => one(executed(arena::FILE_CAPABILITY)),
-        Operation::UserNamespace => one(in_child(|| {
-            vec![attempt(
-                libc::SYS_unshare,
-                [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0],
-            )]
-        })
-        .concat()),
+        Operation::UserNamespace => {
+            one(in_child(|| vec![attempt(libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0])]).concat())
+        }
         Operation::UserNamespaceByClone => one(clone_namespace()),
         Operation::Mount => one(errno_of(mount_tmpfs(Path::new("/")))),
         Operation::RawSocket => {
-            let raw = |family: i32| {
-                attempt(
-                    libc::SYS_socket,
-                    [family as u64, libc::SOCK_RAW as u64, 1, 0, 0, 0],
-                )
-            };
-            let packet = attempt(
-                libc::SYS_socket,
-                [libc::AF_PACKET as u64, libc::SOCK_RAW as u64, 0, 0, 0, 0],
-            );
+            let raw = |family: i32| attempt(libc::SYS_socket, [family as u64, libc::SOCK_RAW as u64, 1, 0, 0, 0]);
+            let packet = attempt(libc::SYS_socket, [libc::AF_PACKET as u64, libc::SOCK_RAW as u64, 0, 0, 0, 0]);
             vec![raw(libc::AF_INET), raw(libc::AF_INET6), packet]
         }
         Operation::Nftables => one(network::nftables_change()),
         Operation::OtherFamily => {
-            let stream = |family: i32| {
-                attempt(
-                    libc::SYS_socket,
-                    [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0],
-                )
-            };
-            vec![
-                stream(libc::AF_VSOCK),
-                stream(libc::AF_ALG),
-                stream(libc::AF_BLUETOOTH),
-                stream(1 << 20),
-            ]
+            let stream = |family: i32| attempt(libc::SYS_socket, [family as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0]);
+            vec![stream(libc::AF_VSOCK), stream(libc::AF_ALG), stream(libc::AF_BLUETOOTH), stream(1 << 20)]
         }
         Operation::IoUring => one(attempt(libc::SYS_io_uring_setup, [1, 0, 0, 0, 0, 0])),
         Operation::TerminalInput => {
             let push = |request: u64| attempt(libc::SYS_ioctl, [0, request, 0, 0, 0, 0]);
-            vec![
-                push(libc::TIOCSTI),
-                push(libc::TIOCSTI | 0xdead_0000_0000),
-                push(u64::from(libc::TIOCLINUX as u32)),
-            ]
+            vec![push(libc::TIOCSTI), push(libc::TIOCSTI | 0xdead_0000_0000), push(u64::from(libc::TIOCLINUX as u32))]
         }
         Operation::TraceSupervisor => trace(run.supervisor),
         Operation::SignalSupervisor => one(errno_of(kill(Pid::from_raw(run.supervisor), None))),
@@ -225,16 +187,9 @@ fn protected_places(run: &Surroundings) -> Vec<PathBuf> {
     let mut places = run.protected.clone();
     if let Ok(mounts) = mounts::read_mountinfo() {
         for mount in mountinfo::reachable(&mounts) {
-            let below = run
-                .protected
-                .iter()
-                .any(|tree| mount.point.starts_with(tree) && mount.point != *tree);
+            let below = run.protected.iter().any(|tree| mount.point.starts_with(tree) && mount.point != *tree);
             // A mount on a file cannot have a file created in it; one that the command may not search answers for itself.
-            if below
-                && !exempt(&mount.point)
-                && mount.point.is_dir()
-                && !run.masked.contains(&mount.point)
-            {
+            if below && !exempt(&mount.point) && mount.point.is_dir() && !run.masked.contains(&mount.point) {
                 places.push(mount.point.clone());
             }
         }
@@ -247,24 +202,13 @@ fn scratch_name() -> String {
 }
 
 fn create_in(places: &[PathBuf]) -> Vec<String> {
-    places
-        .iter()
-        .map(|place| created(&place.join(scratch_name())))
-        .collect()
+    places.iter().map(|place| created(&place.join(scratch_name()))).collect()
 }
 
 fn created(path: &Path) -> String {
-    match open(
-        path,
-        OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC,
-        Mode::S_IRWXU,
-    ) {
+    match open(path, OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::S_IRWXU) {
         Ok(_) => {
-            let removed = if unlink(path).is_ok() {
-                ""
-            } else {
-                " and left there"
-            };
+            let removed = if unlink(path).is_ok() { "" } else { " and left there" };
             format!("{}: created{removed}", path.display())
         }
         Err(errno) => name_of(errno),
@@ -298,13 +242,7 @@ fn link_out(run: &Surroundings) -> Vec<String> {
     run.overlays
         .iter()
         .map(|(file, _)| {
-            let outcome = linkat(
-                nix::fcntl::AT_FDCWD,
-                file,
-                nix::fcntl::AT_FDCWD,
-                &link,
-                LinkatFlags::empty(),
-            );
+            let outcome = linkat(nix::fcntl::AT_FDCWD, file, nix::fcntl::AT_FDCWD, &link, LinkatFlags::empty());
             if outcome.is_ok() {
                 return format!("{}: linked, {}", file.display(), errno_of(unlink(&link)));
             }
@@ -315,24 +253,16 @@ fn link_out(run: &Surroundings) -> Vec<String> {
 
 fn written(place: &Path) -> String {
     if !place.is_dir() {
-        return errno_of(open(
-            place,
-            OFlag::O_WRONLY | OFlag::O_CLOEXEC,
-            Mode::empty(),
-        ));
+        return errno_of(open(place, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()));
     }
-    let (directory, moved) = (
-        place.join(scratch_name()),
-        place.join(format!("{}-moved", scratch_name())),
-    );
+    let (directory, moved) = (place.join(scratch_name()), place.join(format!("{}-moved", scratch_name())));
     let tried = mkdir(&directory, Mode::S_IRWXU).and_then(|()| {
         let file = directory.join("file");
         let outcome = std::fs::write(&file, "x")
             .and_then(|()| std::fs::remove_file(&file))
             .and_then(|()| std::fs::rename(&directory, &moved));
         outcome.map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))?;
-        std::fs::remove_dir(&moved)
-            .map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))
+        std::fs::remove_dir(&moved).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)))
     });
     match tried {
         Ok(()) => "ok".into(),
@@ -346,16 +276,11 @@ fn mount_faults(fault: impl Fn(&mountinfo::Mount) -> bool, sound: &str) -> Vec<S
         Err(error) => return vec![error.to_string()],
     };
     let faulty = mountinfo::reachable(&mounts).into_iter().find(|m| fault(m));
-    vec![faulty.map_or_else(
-        || sound.into(),
-        |m| format!("{}: not {sound}", m.point.display()),
-    )]
+    vec![faulty.map_or_else(|| sound.into(), |m| format!("{}: not {sound}", m.point.display()))]
 }
 
 fn mode_of(path: &Path) -> String {
-    lstat(path).map_or_else(name_of, |s| {
-        format!("mode {:03o} uid {}", s.st_mode & 0o777, s.st_uid)
-    })
+    lstat(path).map_or_else(name_of, |s| format!("mode {:03o} uid {}", s.st_mode & 0o777, s.st_uid))
 }
 
 fn accounts(run: &Surroundings) -> Vec<String> {
@@ -388,8 +313,7 @@ fn ids(run: &Surroundings) -> String {
 }
 
 fn capability_sets() -> String {
-    let ambient =
-        known_capabilities().is_ok_and(|mut all| all.any(|n| sys::ambient_has(n) == Ok(true)));
+    let ambient = known_capabilities().is_ok_and(|mut all| all.any(|n| sys::ambient_has(n) == Ok(true)));
     match sys::capget() {
         Ok(sets) if sets == sys::CapabilitySets::default() && !ambient => "empty".into(),
         Ok(sets) => format!("{sets:x?} ambient {ambient}"),
@@ -401,11 +325,7 @@ fn bounding_set() -> String {
     match known_capabilities() {
         Ok(all) => {
             let held: Vec<u32> = all.filter(|n| sys::bounding_has(*n) != Ok(false)).collect();
-            if held.is_empty() {
-                "empty".into()
-            } else {
-                format!("holds {held:?}")
-            }
+            if held.is_empty() { "empty".into() } else { format!("holds {held:?}") }
         }
         Err(errno) => name_of(errno),
     }
@@ -416,36 +336,20 @@ fn become_root() -> String {
 }
 
 fn mount_tmpfs(onto: &Path) -> Result<(), Errno> {
-    nix::mount::mount(
-        Some("tmpfs"),
-        onto,
-        Some("tmpfs"),
-        nix::mount::MsFlags::empty(),
-        None::<&str>,
-    )
+    nix::mount::mount(Some("tmpfs"), onto, Some("tmpfs"), nix::mount::MsFlags::empty(), None::<&str>)
 }
 
 fn clone_namespace() -> String {
     // With CLONE_NEWUSER a success would be a second process here; it ends at once.
-    match sys::attempt(
-        libc::SYS_clone,
-        [(libc::CLONE_NEWUSER | libc::SIGCHLD) as u64, 0, 0, 0, 0, 0],
-    ) {
+    match sys::attempt(libc::SYS_clone, [(libc::CLONE_NEWUSER | libc::SIGCHLD) as u64, 0, 0, 0, 0, 0]) {
         Ok(0) => sys::exit_now(0),
         outcome => errno_of(outcome),
     }
 }
 
 fn trace(pid: i32) -> Vec<String> {
-    let traced = attempt(
-        libc::SYS_ptrace,
-        [u64::from(libc::PTRACE_SEIZE), pid as u64, 0, 0, 0, 0],
-    );
-    let memory = open(
-        Path::new(&format!("/proc/{pid}/mem")),
-        OFlag::O_RDWR | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    );
+    let traced = attempt(libc::SYS_ptrace, [u64::from(libc::PTRACE_SEIZE), pid as u64, 0, 0, 0, 0]);
+    let memory = open(Path::new(&format!("/proc/{pid}/mem")), OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty());
     vec![traced, errno_of(memory)]
 }
 
@@ -461,21 +365,12 @@ fn keyring(run: &Surroundings) -> String {
 fn descriptors() -> Vec<String> {
     let stray = (4..1024).filter(|n| sys::is_open(*n));
     let found: Vec<String> = stray.map(|n| format!("descriptor {n}")).collect();
-    if found.is_empty() {
-        vec!["none".into()]
-    } else {
-        found
-    }
+    if found.is_empty() { vec!["none".into()] } else { found }
 }
 
 fn environment(run: &Surroundings) -> Vec<String> {
-    let names = || {
-        run.environment
-            .iter()
-            .filter_map(|v| v.to_str().ok()?.split_once('='))
-    };
-    let dropped =
-        names().find(|(name, _)| ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT"].contains(name));
+    let names = || run.environment.iter().filter_map(|v| v.to_str().ok()?.split_once('='));
+    let dropped = names().find(|(name, _)| ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT"].contains(name));
     let proxied = run.proxy.is_none_or(|p| {
         let address = p.to_string();
         ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"]

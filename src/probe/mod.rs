@@ -57,14 +57,8 @@ pub struct Suite {
 impl Suite {
     /// The probes that apply to the postures in force.
     pub fn for_run(surroundings: Surroundings) -> Result<Suite, String> {
-        let specs = spec::built_in()?
-            .into_iter()
-            .filter(|s| s.applies(&surroundings))
-            .collect();
-        Ok(Suite {
-            specs,
-            surroundings,
-        })
+        let specs = spec::built_in()?.into_iter().filter(|s| s.applies(&surroundings)).collect();
+        Ok(Suite { specs, surroundings })
     }
 
     /// How many probes there are.
@@ -79,11 +73,7 @@ impl Suite {
 
     /// Puts up, with privilege, what the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
-        if self.is_empty() {
-            Ok(Arena::default())
-        } else {
-            Arena::put_up()
-        }
+        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up() }
     }
 
     /// Takes the bait away and checks that it is gone.
@@ -93,9 +83,6 @@ impl Suite {
 
     /// Tries every probe in the calling, confined process.
     pub fn run(&self) -> Vec<Probe> {
-        self.specs
-            .iter()
-            .map(|spec| spec.judge(attempt::make(&spec.operation, &self.surroundings)))
-            .collect()
+        self.specs.iter().map(|spec| spec.judge(attempt::make(&spec.operation, &self.surroundings))).collect()
     }
 }

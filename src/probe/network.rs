@@ -5,8 +5,8 @@ use super::attempt::errno_of;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, UnixAddr,
-    connect, getsockopt, recv, send, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, UnixAddr, connect, getsockopt,
+    recv, send, setsockopt, socket, sockopt,
 };
 use serde::Deserialize;
 use std::io::{Read, Write};
@@ -48,36 +48,17 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         }
         Operation::Icmp(address) => vec![icmp(*address)],
         Operation::ControlPlane => control_plane(&run.control_plane_ports),
-        Operation::ControlPlaneDatagram => run
-            .control_plane_ports
-            .iter()
-            .map(|port| udp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port))))
-            .collect(),
-        Operation::Proxy(request) => run
-            .proxy
-            .map(|p| ask_proxy(SocketAddr::V4(p), request))
-            .into_iter()
-            .collect(),
+        Operation::ControlPlaneDatagram => {
+            run.control_plane_ports.iter().map(|port| udp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))).collect()
+        }
+        Operation::Proxy(request) => run.proxy.map(|p| ask_proxy(SocketAddr::V4(p), request)).into_iter().collect(),
         Operation::LoopbackServer => vec![loopback_server()],
     }
 }
 
-fn open(
-    address: SocketAddr,
-    kind: SockType,
-    protocol: Option<SockProtocol>,
-) -> Result<std::os::fd::OwnedFd, Errno> {
-    let family = if address.is_ipv4() {
-        AddressFamily::Inet
-    } else {
-        AddressFamily::Inet6
-    };
-    let fd = socket(
-        family,
-        kind,
-        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
-        protocol,
-    )?;
+fn open(address: SocketAddr, kind: SockType, protocol: Option<SockProtocol>) -> Result<std::os::fd::OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let fd = socket(family, kind, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, protocol)?;
     match address {
         SocketAddr::V4(_) => setsockopt(&fd, sockopt::Ipv4Ttl, &1)?,
         SocketAddr::V6(_) => setsockopt(&fd, sockopt::Ipv6Ttl, &1)?,
@@ -133,17 +114,9 @@ fn icmp(address: IpAddr) -> String {
 }
 
 fn control_plane(ports: &[u16]) -> Vec<String> {
-    let hosts = [
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-        OUTSIDE,
-    ];
-    let pairs = ports
-        .iter()
-        .flat_map(|port| hosts.map(|host| SocketAddr::new(host, *port)));
-    pairs
-        .flat_map(|address| [tcp(address), udp(address)])
-        .collect()
+    let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST), OUTSIDE];
+    let pairs = ports.iter().flat_map(|port| hosts.map(|host| SocketAddr::new(host, *port)));
+    pairs.flat_map(|address| [tcp(address), udp(address)]).collect()
 }
 
 /// A globally routed address; with a hop limit of 1 nothing gets there.
@@ -177,16 +150,8 @@ fn loopback_server() -> String {
 /// Connects to the abstract socket that the stage has put up.
 pub fn abstract_socket() -> String {
     let outcome = (|| {
-        let fd = socket(
-            AddressFamily::Unix,
-            SockType::Stream,
-            SockFlag::SOCK_CLOEXEC,
-            None,
-        )?;
-        connect(
-            fd.as_raw_fd(),
-            &UnixAddr::new_abstract(super::arena::OUTSIDE)?,
-        )
+        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(super::arena::OUTSIDE)?)
     })();
     errno_of(outcome)
 }
@@ -198,12 +163,7 @@ pub fn nftables_change() -> String {
     const REQUEST_AND_ACKNOWLEDGE: u16 = 0x5;
     const SUBSYSTEM_NFTABLES: u16 = 10;
     let outcome = (|| {
-        let fd = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkNetFilter,
-        )?;
+        let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkNetFilter)?;
         let mut message = Vec::new();
         message.extend_from_slice(&20u32.to_ne_bytes());
         message.extend_from_slice(&BATCH_BEGIN.to_ne_bytes());
@@ -214,10 +174,7 @@ pub fn nftables_change() -> String {
         send(fd.as_raw_fd(), &message, MsgFlags::empty())?;
         let mut reply = [0; 64];
         let length = recv(fd.as_raw_fd(), &mut reply, MsgFlags::empty())?;
-        let errno = reply
-            .get(16..20)
-            .filter(|_| length >= 20)
-            .map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
+        let errno = reply.get(16..20).filter(|_| length >= 20).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
         match errno {
             Some(0) => Ok(()),
             Some(errno) => Err(Errno::from_raw(-errno)),

@@ -67,18 +67,9 @@ struct File {
 }
 
 const FILES: [(&str, &str); 3] = [
-    (
-        "probes/network.toml",
-        include_str!("../../probes/network.toml"),
-    ),
-    (
-        "probes/filesystem.toml",
-        include_str!("../../probes/filesystem.toml"),
-    ),
-    (
-        "probes/privilege.toml",
-        include_str!("../../probes/privilege.toml"),
-    ),
+    ("probes/network.toml", include_str!("../../probes/network.toml")),
+    ("probes/filesystem.toml", include_str!("../../probes/filesystem.toml")),
+    ("probes/privilege.toml", include_str!("../../probes/privilege.toml")),
 ];
 
 /// All probes that are built in.
@@ -94,11 +85,7 @@ pub fn built_in() -> Result<Vec<Spec>, String> {
 impl Spec {
     /// Whether the probe applies to a run.
     pub fn applies(&self, run: &Surroundings) -> bool {
-        let posture = run
-            .postures
-            .get(self.axis.name())
-            .copied()
-            .unwrap_or(Posture::Open);
+        let posture = run.postures.get(self.axis.name()).copied().unwrap_or(Posture::Open);
         posture >= self.from && self.needs.iter().all(|need| need.is_met(run))
     }
 
@@ -121,11 +108,7 @@ impl Spec {
             expected: self.expect.join(" or "),
             // A probe that saw nothing has tried nothing.
             passed: !seen.is_empty() && seen.iter().all(allowed),
-            seen: if seen.is_empty() {
-                "nothing to try".into()
-            } else {
-                shown
-            },
+            seen: if seen.is_empty() { "nothing to try".into() } else { shown },
         }
     }
 }
@@ -156,16 +139,11 @@ mod tests {
         assert_eq!(ids.len(), all.len(), "ids are unique");
         assert!(all.iter().all(|s| !s.expect.is_empty() && s.why.len() > 20));
         let postures = BTreeMap::from(Axis::ALL.map(|a| (a.name(), Posture::Locked)));
-        let run = Surroundings {
-            postures,
-            ..Surroundings::default()
-        };
+        let run = Surroundings { postures, ..Surroundings::default() };
         for axis in Axis::ALL {
             for class in [Class::Direct, Class::Adversarial, Class::Enablement] {
                 assert!(
-                    all.iter().any(|s| s.axis == axis
-                        && s.class == class
-                        && s.from <= Posture::Restricted),
+                    all.iter().any(|s| s.axis == axis && s.class == class && s.from <= Posture::Restricted),
                     "{axis} {class:?}"
                 );
             }

@@ -22,11 +22,7 @@ pub fn end_all(grace: Duration, identity: Option<&Identity>) -> Vec<(Pid, Ended)
         signal_descendants(Signal::SIGCONT);
         let deadline = Instant::now() + grace;
         while reap_all(&mut seen) && Instant::now() < deadline {
-            wait_for_child(
-                deadline
-                    .saturating_duration_since(Instant::now())
-                    .min(Duration::from_millis(100)),
-            );
+            wait_for_child(deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(100)));
         }
     }
     while reap_all(&mut seen) {
@@ -59,9 +55,7 @@ fn wait_for_child(at_most: Duration) {
     use std::os::fd::AsFd;
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
-    let milliseconds = u16::try_from(at_most.as_millis())
-        .unwrap_or(u16::MAX)
-        .max(1);
+    let milliseconds = u16::try_from(at_most.as_millis()).unwrap_or(u16::MAX).max(1);
     // Without a descriptor for it the wait is only less prompt.
     match SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) {
         Ok(fd) => {
@@ -100,19 +94,13 @@ fn signal_uid(identity: &Identity) {
 pub fn of(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|n| n.parse::<i32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
             continue;
         };
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
             continue;
         };
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
         if let Some(parent) = parent {
             children.entry(parent).or_default().push(pid);
         }

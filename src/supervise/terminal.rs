@@ -16,15 +16,8 @@ impl Terminal {
     pub fn of_caller() -> Option<Terminal> {
         let ours = getpgrp();
         let in_front = |fd: &OwnedFd| isatty(fd) == Ok(true) && tcgetpgrp(fd) == Ok(ours);
-        let stdio = [
-            std::io::stdin().as_fd().try_clone_to_owned(),
-            std::io::stderr().as_fd().try_clone_to_owned(),
-        ];
-        let fd = stdio
-            .into_iter()
-            .flatten()
-            .chain(dup(std::io::stdout()))
-            .find(in_front)?;
+        let stdio = [std::io::stdin().as_fd().try_clone_to_owned(), std::io::stderr().as_fd().try_clone_to_owned()];
+        let fd = stdio.into_iter().flatten().chain(dup(std::io::stdout())).find(in_front)?;
         Some(Terminal { fd, ours })
     }
 
