@@ -1,6 +1,10 @@
 //! What is asked: axes and levels, the file form, the allowlist and the judgement of names and addresses.
+pub mod allowlist;
 pub mod authority;
 pub mod axis;
+pub mod entry;
 
+pub use allowlist::{Allowlist, Verdict};
 pub use authority::{Authority, BadAuthority, Host, Name};
 pub use axis::{Axis, Posture};
+pub use entry::{BadEntry, Entry};
