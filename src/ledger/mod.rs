@@ -8,6 +8,8 @@ pub mod line;
 pub mod lines;
 pub mod record;
 pub mod run_id;
+#[cfg(test)]
+pub(crate) mod samples;
 mod sink;
 pub mod status;
 mod tally;

@@ -34,6 +34,8 @@ pub(super) struct Refused {
 pub(super) struct Sink {
     file: OwnedFd,
     paced: bool,
+    /// [`PATIENCE`], but in tests.
+    pub(super) patience: Duration,
     owed: Vec<u8>,
 }
 
@@ -43,6 +45,7 @@ impl Sink {
         Ok(Sink {
             file,
             paced: kind != SFlag::S_IFREG,
+            patience: PATIENCE,
             owed: Vec::new(),
         })
     }
@@ -85,7 +88,7 @@ impl Sink {
     fn push(&self, bytes: &[u8]) -> (usize, Result<(), Errno>) {
         let mut done = 0;
         let result = holding_signals(|| {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + self.patience;
             while done < bytes.len() {
                 let rest = &bytes[done..];
                 let now = match self.paced {
