@@ -156,6 +156,18 @@ pub enum Mechanism {
     Landlock,
 }
 
+impl Mechanism {
+    /// The mechanism's name as records spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Proxy => "proxy",
+            Mechanism::Firewall => "firewall",
+            Mechanism::Notifier => "notifier",
+            Mechanism::Landlock => "landlock",
+        }
+    }
+}
+
 /// One refused operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Denial {
@@ -315,6 +327,18 @@ pub enum Outcome {
     Signaled,
     /// The run was ended by ringfence.
     Aborted,
+}
+
+impl Outcome {
+    /// The outcome's name as records spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::NotStarted => "not_started",
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "signaled",
+            Outcome::Aborted => "aborted",
+        }
+    }
 }
 
 /// The last record.
