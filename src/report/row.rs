@@ -2,7 +2,7 @@
 
 use crate::ledger::escape::printable;
 use crate::ledger::record::{Body, Denial, Object, Record};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// How many columns a row has.
 pub(super) const COLUMNS: usize = 9;
@@ -153,7 +153,14 @@ fn object(object: &Object) -> String {
         .map(|port| format!(":{port}"))
         .unwrap_or_default();
     let addrs: Vec<String> = object.addrs.iter().map(IpAddr::to_string).collect();
-    let place = match (&object.host, &object.addrs[..]) {
+    let host = object
+        .host
+        .as_ref()
+        .map(|host| match host.parse::<Ipv6Addr>() {
+            Ok(addr) => format!("[{addr}]"),
+            Err(_) => host.clone(),
+        });
+    let place = match (&host, &object.addrs[..]) {
         (Some(host), []) => format!("{host}{port}"),
         (Some(host), _) => format!("{host}{port} = {}", addrs.join(",")),
         (None, [IpAddr::V6(addr)]) => format!("[{addr}]{port}"),
@@ -169,7 +176,7 @@ fn object(object: &Object) -> String {
 }
 
 /// A cell of at most `width` characters; a cut one ends in two dots.
-fn bounded(text: &str, width: usize) -> String {
+pub(super) fn bounded(text: &str, width: usize) -> String {
     let text = printable(text);
     match text.chars().count() {
         0 => none(),

@@ -20,14 +20,19 @@ pub(super) struct Summary {
 impl Summary {
     pub(super) fn count(&mut self, record: &Record) {
         match &record.body {
-            Body::Denial(denial) => *self.denials.entry(denial.axis).or_default() += denial.count,
-            Body::WouldDeny(denial) => self.would_deny += denial.count,
+            Body::Denial(denial) => {
+                let denials = self.denials.entry(denial.axis).or_default();
+                *denials = denials.saturating_add(denial.count);
+            }
+            Body::WouldDeny(denial) => {
+                self.would_deny = self.would_deny.saturating_add(denial.count)
+            }
             Body::Probe(probe) => {
                 self.probes += 1;
                 self.passed += u64::from(probe.passed);
             }
             Body::Infrastructure(_) => self.infrastructure += 1,
-            Body::Gap(gap) => self.lost += gap.lost,
+            Body::Gap(gap) => self.lost = self.lost.saturating_add(gap.lost),
             Body::Seal(seal) => self.seal = Some(seal.clone()),
             Body::Start(_) | Body::Read(_) | Body::Abort(_) => {}
         }

@@ -1,6 +1,6 @@
 //! A ledger as a table on a terminal, its counts, and whether it is whole.
 
-use super::row::{COLUMNS, HEADINGS, Row, row};
+use super::row::{COLUMNS, HEADINGS, Row, bounded, row};
 use super::summary::Summary;
 use crate::ledger::escape::printable;
 use crate::ledger::line::decode;
@@ -10,6 +10,9 @@ use crate::ledger::{Verification, VerifyError, verify_path};
 use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
+
+/// The widest text in the head, in characters.
+const HEAD_WIDTH: usize = 200;
 
 const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[31m";
@@ -137,9 +140,17 @@ fn print_start(out: &mut impl Write, record: &Record, start: &Start) -> io::Resu
     );
     writeln!(out, "{}", printable(&line))?;
     writeln!(out, "policy: {}", printable(&start.policy_digest))?;
-    writeln!(out, "command: {}", printable(&start.command.join(" ")))?;
+    writeln!(
+        out,
+        "command: {}",
+        bounded(&start.command.join(" "), HEAD_WIDTH)
+    )?;
     for (key, value) in &start.labels {
-        writeln!(out, "label: {}", printable(&format!("{key}={value}")))?;
+        writeln!(
+            out,
+            "label: {}",
+            bounded(&format!("{key}={value}"), HEAD_WIDTH)
+        )?;
     }
     for sentence in &start.unobserved {
         writeln!(out, "not observed: {}", printable(sentence))?;
