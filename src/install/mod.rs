@@ -1,1 +1,2 @@
-//! (to be written)
+//! Set-up with privilege, read back, undone in reverse.
+pub mod firewall;
