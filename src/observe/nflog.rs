@@ -226,7 +226,12 @@ impl Logged {
             None => ("ip".to_owned(), Object::default()),
         };
         let mut denial = Denial::observed(axis, Mechanism::Firewall, &operation, object, &self.rule, reason);
-        denial.errno = Some(if operation == "tcp" { "ECONNREFUSED" } else { "EPERM" }.to_owned());
+        denial.errno = match operation.as_str() {
+            "tcp" => Some("ECONNREFUSED".to_owned()),
+            "udp" | "icmp" => Some("EPERM".to_owned()),
+            // An ICMPv6 echo socket loses the error (ping_v6_sendmsg, seen on 6.18) where a raw one passes it on.
+            _ => None,
+        };
         denial.subject = Subject { uid: self.uid, ..Subject::default() };
         denial
     }
