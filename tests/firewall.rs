@@ -24,25 +24,49 @@ fn all_ok(count: usize) -> Vec<&'static str> {
 #[test]
 fn everything_that_reached_outside_is_refused_at_once_for_the_command_and_for_no_one_else() {
     let outside = Outside::new();
-    assert_eq!(command(&ROUND), all_ok(6), "the vector is live without the wall");
+    assert_eq!(
+        command(&ROUND),
+        all_ok(6),
+        "the vector is live without the wall"
+    );
     for protocol in ["tcp", "tcp", "udp", "udp"] {
         outside.expect(protocol);
     }
     let wall = firewall::install(&spec()).unwrap();
-    assert_eq!(command(&ROUND), ["ECONNREFUSED", "ECONNREFUSED", "EPERM", "EPERM", "EPERM", "timeout"]);
+    assert_eq!(
+        command(&ROUND),
+        [
+            "ECONNREFUSED",
+            "ECONNREFUSED",
+            "EPERM",
+            "EPERM",
+            "EPERM",
+            "timeout"
+        ]
+    );
     outside.expect_silence();
     assert_eq!(root(&ROUND), all_ok(6), "root is not judged");
     for protocol in ["tcp", "tcp", "udp", "udp"] {
         outside.expect(protocol);
     }
     wall.remove().unwrap();
-    assert_eq!(command(&ROUND), all_ok(6), "and it was the wall that refused");
+    assert_eq!(
+        command(&ROUND),
+        all_ok(6),
+        "and it was the wall that refused"
+    );
 }
 
 #[test]
 fn loopback_is_open_but_for_names() {
     enter();
-    for (address, port) in [("127.0.0.1", 8080), ("::1", 8080), ("127.0.0.1", 53), ("::1", 53), ("127.0.0.11", 53)] {
+    for (address, port) in [
+        ("127.0.0.1", 8080),
+        ("::1", 8080),
+        ("127.0.0.1", 53),
+        ("::1", 53),
+        ("127.0.0.11", 53),
+    ] {
         serve(address, port);
     }
     serve("127.0.0.11", 41000);
@@ -58,10 +82,23 @@ fn loopback_is_open_but_for_names() {
         "udp 127.0.0.11 53 echo",
         "udp 127.0.0.11 41000 echo",
     ];
-    let others = ["tcp 127.0.0.1 8080", "tcp ::1 8080", "udp 127.0.0.1 8080 echo", "udp ::1 8080 echo", "ping 127.0.0.1"];
-    assert_eq!(command(&names), all_ok(names.len()), "live without the wall");
+    let others = [
+        "tcp 127.0.0.1 8080",
+        "tcp ::1 8080",
+        "udp 127.0.0.1 8080 echo",
+        "udp ::1 8080 echo",
+        "ping 127.0.0.1",
+    ];
+    assert_eq!(
+        command(&names),
+        all_ok(names.len()),
+        "live without the wall"
+    );
     let wall = firewall::install(&spec()).unwrap();
-    assert_eq!(command(&names), [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 4]].concat());
+    assert_eq!(
+        command(&names),
+        [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 4]].concat()
+    );
     assert_eq!(command(&others), all_ok(others.len()));
     let counters = wall.counters().unwrap();
     let dns = counters.iter().find(|c| c.rule == "dns").unwrap();
@@ -75,14 +112,40 @@ fn a_narrower_loopback_admits_the_proxy_and_what_is_listed() {
         serve("127.0.0.1", port);
         serve("::1", port);
     }
-    let acts = ["tcp 127.0.0.1 3128", "tcp ::1 3128", "tcp 127.0.0.1 8080", "tcp ::1 8080", "tcp 127.0.0.1 9090"];
+    let acts = [
+        "tcp 127.0.0.1 3128",
+        "tcp ::1 3128",
+        "tcp 127.0.0.1 8080",
+        "tcp ::1 8080",
+        "tcp 127.0.0.1 9090",
+    ];
     let proxy = Some("127.0.0.1:3128".parse().unwrap());
-    let only = WallSpec { proxy, loopback: Loopback::ProxyOnly, ..spec() };
+    let only = WallSpec {
+        proxy,
+        loopback: Loopback::ProxyOnly,
+        ..spec()
+    };
     let wall = firewall::install(&only).unwrap();
-    assert_eq!(command(&acts), ["ok", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED"]);
+    assert_eq!(
+        command(&acts),
+        [
+            "ok",
+            "ECONNREFUSED",
+            "ECONNREFUSED",
+            "ECONNREFUSED",
+            "ECONNREFUSED"
+        ]
+    );
     wall.remove().unwrap();
-    let _wall = firewall::install(&WallSpec { loopback: Loopback::Ports(vec![8080]), ..only }).unwrap();
-    assert_eq!(command(&acts), ["ok", "ECONNREFUSED", "ok", "ok", "ECONNREFUSED"]);
+    let _wall = firewall::install(&WallSpec {
+        loopback: Loopback::Ports(vec![8080]),
+        ..only
+    })
+    .unwrap();
+    assert_eq!(
+        command(&acts),
+        ["ok", "ECONNREFUSED", "ok", "ok", "ECONNREFUSED"]
+    );
 }
 
 #[test]
@@ -91,7 +154,11 @@ fn with_egress_open_the_control_plane_ports_alone_are_refused_everywhere() {
     for address in ["127.0.0.1", "::1", INSIDE4] {
         serve(address, 8500);
     }
-    let open = WallSpec { egress: Egress::Open, control_plane_ports: vec![8500, 7777], ..spec() };
+    let open = WallSpec {
+        egress: Egress::Open,
+        control_plane_ports: vec![8500, 7777],
+        ..spec()
+    };
     let acts = [
         "tcp 127.0.0.1 8500",
         "tcp ::1 8500",
@@ -103,10 +170,22 @@ fn with_egress_open_the_control_plane_ports_alone_are_refused_everywhere() {
     ];
     assert_eq!(command(&acts), all_ok(acts.len()), "live without the wall");
     let wall = firewall::install(&open).unwrap();
-    assert_eq!(command(&acts), [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 2]].concat());
-    assert_eq!(command(&["ping 11.22.33.2", "udp 11.22.33.2 53", "udp 11.22.33.2 9"]), all_ok(3));
+    assert_eq!(
+        command(&acts),
+        [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 2]].concat()
+    );
+    assert_eq!(
+        command(&["ping 11.22.33.2", "udp 11.22.33.2 53", "udp 11.22.33.2 9"]),
+        all_ok(3)
+    );
     assert_eq!(root(&acts[..5]), all_ok(5));
-    let refused: u64 = wall.counters().unwrap().iter().filter(|c| c.rule == "control-plane").map(|c| c.packets).sum();
+    let refused: u64 = wall
+        .counters()
+        .unwrap()
+        .iter()
+        .filter(|c| c.rule == "control-plane")
+        .map(|c| c.packets)
+        .sum();
     assert_eq!(refused, acts.len() as u64);
 }
 
@@ -115,16 +194,32 @@ fn root_reaches_the_commands_servers_and_is_answered() {
     let _outside = Outside::new();
     let _wall = firewall::install(&spec()).unwrap();
     let mut server = Command::new("setpriv")
-        .args([&format!("--reuid={UID}"), &format!("--regid={UID}"), "--clear-groups"])
-        .args(["/usr/bin/python3", "-c", include_str!("netns/acts.py"), "serve 8000"])
+        .args([
+            &format!("--reuid={UID}"),
+            &format!("--regid={UID}"),
+            "--clear-groups",
+        ])
+        .args([
+            "/usr/bin/python3",
+            "-c",
+            include_str!("netns/acts.py"),
+            "serve 8000",
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(server.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     assert_eq!(line, "serving\n");
     for address in ["127.0.0.1", "::1", INSIDE4, INSIDE6] {
-        let acts = [format!("tcp {address} 8000"), format!("udp {address} 8000 echo")];
+        let acts = [
+            format!("tcp {address} 8000"),
+            format!("udp {address} 8000 echo"),
+        ];
         assert_eq!(root(&[&acts[0], &acts[1]]), all_ok(2), "{address}");
     }
     server.kill().unwrap();
@@ -148,7 +243,11 @@ fn with_translation() -> Outside {
     let outside = Outside::new();
     run("echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet");
     nft(TRANSLATION);
-    assert_eq!(command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]), all_ok(2), "the detour is live");
+    assert_eq!(
+        command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]),
+        all_ok(2),
+        "the detour is live"
+    );
     outside.expect("tcp");
     outside.expect("udp");
     outside
@@ -158,9 +257,19 @@ fn with_translation() -> Outside {
 fn a_translated_destination_is_judged_again() {
     let outside = with_translation();
     let wall = firewall::install(&spec()).unwrap();
-    assert_eq!(command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]), ["ECONNREFUSED", "EPERM"]);
+    assert_eq!(
+        command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]),
+        ["ECONNREFUSED", "EPERM"]
+    );
     outside.expect_silence();
-    assert_eq!(wall.counters().unwrap().iter().map(|c| c.packets).sum::<u64>(), 2);
+    assert_eq!(
+        wall.counters()
+            .unwrap()
+            .iter()
+            .map(|c| c.packets)
+            .sum::<u64>(),
+        2
+    );
 }
 
 #[test]
@@ -189,7 +298,9 @@ fn neither_a_device_nor_header_options_get_round_the_wall() {
     let outside = Outside::new();
     serve("127.0.0.1", 8080);
     serve("::1", 8080);
-    run("echo 1 > /proc/sys/net/ipv6/conf/all/seg6_enabled; echo 1 > /proc/sys/net/ipv6/conf/lo/seg6_enabled");
+    run(
+        "echo 1 > /proc/sys/net/ipv6/conf/all/seg6_enabled; echo 1 > /proc/sys/net/ipv6/conf/lo/seg6_enabled",
+    );
     let acts = ["tcp 127.0.0.1 8080 options", "tcp ::1 8080 options"];
     assert_eq!(command(&acts), all_ok(2), "live without the wall");
     let _wall = firewall::install(&spec()).unwrap();
@@ -201,15 +312,23 @@ fn neither_a_device_nor_header_options_get_round_the_wall() {
 #[test]
 fn own_addresses_are_as_loopback_says_but_metadata_is_refused_even_there() {
     enter();
-    run("ip link add d0 type dummy; ip link set d0 up; ip addr add 10.9.8.7/24 dev d0; ip addr add 169.254.169.254/32 dev d0");
+    run("ip addr add 10.9.8.7/32 dev lo; ip addr add 169.254.169.254/32 dev lo");
     serve("10.9.8.7", 8080);
     serve("169.254.169.254", 8080);
-    let acts = ["tcp 10.9.8.7 8080", "udp 10.9.8.7 8080 echo", "tcp 169.254.169.254 8080"];
+    let acts = [
+        "tcp 10.9.8.7 8080",
+        "udp 10.9.8.7 8080 echo",
+        "tcp 169.254.169.254 8080",
+    ];
     assert_eq!(command(&acts), all_ok(3), "live without the wall");
     let wall = firewall::install(&spec()).unwrap();
     assert_eq!(command(&acts), ["ok", "ok", "ECONNREFUSED"]);
     wall.remove().unwrap();
-    let _wall = firewall::install(&WallSpec { loopback: Loopback::ProxyOnly, ..spec() }).unwrap();
+    let _wall = firewall::install(&WallSpec {
+        loopback: Loopback::ProxyOnly,
+        ..spec()
+    })
+    .unwrap();
     assert_eq!(command(&acts), ["ECONNREFUSED", "EPERM", "ECONNREFUSED"]);
 }
 
@@ -242,16 +361,41 @@ fn every_refusal_is_one_record_that_names_its_rule() {
     ];
     let outcomes = command(&expected.map(|(act, ..)| act));
     let mut denials = Vec::new();
-    let drained = log.drain(|logged| denials.push(logged.into_denial())).unwrap();
-    assert_eq!((drained.records, drained.lost, drained.foreign), (expected.len() as u64, 0, 0));
-    for (((act, rule, operation), outcome), denial) in expected.iter().zip(&outcomes).zip(&denials) {
-        assert_eq!((denial.rule.as_str(), denial.operation.as_str()), (*rule, *operation), "{act}");
+    let drained = log
+        .drain(|logged| denials.push(logged.into_denial()))
+        .unwrap();
+    assert_eq!(
+        (drained.records, drained.lost, drained.foreign),
+        (expected.len() as u64, 0, 0)
+    );
+    for (((act, rule, operation), outcome), denial) in expected.iter().zip(&outcomes).zip(&denials)
+    {
+        assert_eq!(
+            (denial.rule.as_str(), denial.operation.as_str()),
+            (*rule, *operation),
+            "{act}"
+        );
         let seen = Some(outcome).filter(|_| *operation != "icmpv6");
-        assert_eq!(denial.errno.as_ref(), seen, "{act}: the record says what the command saw");
+        assert_eq!(
+            denial.errno.as_ref(),
+            seen,
+            "{act}: the record says what the command saw"
+        );
         assert_eq!(denial.subject.uid, Some(UID), "{act}");
         let words: Vec<_> = act.split_whitespace().collect();
-        assert_eq!(denial.object.addrs, [words[1].split('%').next().unwrap().parse::<std::net::IpAddr>().unwrap()]);
-        assert_eq!(denial.object.port.map(|p| p.to_string()).as_deref(), words.get(2).copied());
+        assert_eq!(
+            denial.object.addrs,
+            [words[1]
+                .split('%')
+                .next()
+                .unwrap()
+                .parse::<std::net::IpAddr>()
+                .unwrap()]
+        );
+        assert_eq!(
+            denial.object.port.map(|p| p.to_string()).as_deref(),
+            words.get(2).copied()
+        );
     }
     let counted: u64 = wall.counters().unwrap().iter().map(|c| c.packets).sum();
     assert_eq!(counted, expected.len() as u64);
@@ -275,10 +419,16 @@ fn any_change_of_the_table_is_noticed_and_seen_for_what_it_is() {
         let mut watch = wall.watch().unwrap();
         assert!(!watch.drain().unwrap());
         nft("add table inet another; delete table inet another\n");
-        assert!(!watch.drain().unwrap(), "another table is no concern of ours");
+        assert!(
+            !watch.drain().unwrap(),
+            "another table is no concern of ours"
+        );
         nft(&(tampering.replace('T', wall.table_name()) + "\n"));
         assert!(watch.drain().unwrap(), "{tampering}");
-        assert!(matches!(wall.is_intact().unwrap(), Integrity::Altered(_)), "{tampering}");
+        assert!(
+            matches!(wall.is_intact().unwrap(), Integrity::Altered(_)),
+            "{tampering}"
+        );
         assert!(!watch.drain().unwrap(), "the look itself changes nothing");
         run("nft flush ruleset");
     }
@@ -287,12 +437,22 @@ fn any_change_of_the_table_is_noticed_and_seen_for_what_it_is() {
 #[test]
 fn a_rule_replaced_by_one_like_it_is_seen() {
     enter();
-    let listed = WallSpec { loopback: Loopback::Ports(vec![8080]), ..spec() };
+    let listed = WallSpec {
+        loopback: Loopback::Ports(vec![8080]),
+        ..spec()
+    };
     let wall = firewall::install(&listed).unwrap();
     let table = wall.table_name();
-    let handle = run(&format!("nft -a list chain inet {table} listed-ports | grep -o 'tcp dport 8080.*handle.*' | grep -o '[0-9]*$'"));
-    nft(&format!("replace rule inet {table} listed-ports handle {} tcp dport 8081 accept\n", handle.trim()));
-    let Integrity::Altered(difference) = wall.is_intact().unwrap() else { panic!("not seen") };
+    let handle = run(&format!(
+        "nft -a list chain inet {table} listed-ports | grep -o 'tcp dport 8080.*handle.*' | grep -o '[0-9]*$'"
+    ));
+    nft(&format!(
+        "replace rule inet {table} listed-ports handle {} tcp dport 8081 accept\n",
+        handle.trim()
+    ));
+    let Integrity::Altered(difference) = wall.is_intact().unwrap() else {
+        panic!("not seen")
+    };
     assert!(difference.contains("listed-ports"), "{difference}");
 }
 
@@ -301,7 +461,9 @@ fn a_lost_notice_is_a_reason_to_look() {
     enter();
     let wall = firewall::install(&spec()).unwrap();
     let mut watch = wall.watch().unwrap();
-    let flood: String = (0..40_000).map(|n| format!("add chain inet another c{n}\n")).collect();
+    let flood: String = (0..40_000)
+        .map(|n| format!("add chain inet another c{n}\n"))
+        .collect();
     nft(&format!("add table inet another\n{flood}"));
     assert!(watch.drain().unwrap());
     assert_eq!(wall.is_intact().unwrap(), Integrity::Intact);
@@ -312,7 +474,10 @@ fn the_same_run_twice_is_an_error_and_the_first_wall_stands() {
     enter();
     let wall = firewall::install(&spec()).unwrap();
     let error = firewall::install(&spec()).unwrap_err();
-    assert!(matches!(&error, FirewallError::Refused { source, .. } if source.raw_os_error() == Some(libc::EEXIST)), "{error}");
+    assert!(
+        matches!(&error, FirewallError::Refused { source, .. } if source.raw_os_error() == Some(libc::EEXIST)),
+        "{error}"
+    );
     assert_eq!(wall.is_intact().unwrap(), Integrity::Intact);
 }
 
@@ -322,14 +487,33 @@ fn a_spec_that_cannot_be_held_is_refused_before_anything_is_installed() {
     let proxy = |p: &str| Some(p.parse().unwrap());
     let wrong = [
         WallSpec { uid: 0, ..spec() },
-        WallSpec { run: "x".into(), ..spec() },
-        WallSpec { proxy: proxy("11.22.33.2:3128"), ..spec() },
-        WallSpec { proxy: proxy("127.0.0.1:0"), ..spec() },
-        WallSpec { proxy: proxy("127.0.0.1:53"), ..spec() },
-        WallSpec { proxy: proxy("127.0.0.1:8500"), control_plane_ports: vec![8500], ..spec() },
+        WallSpec {
+            run: "x".into(),
+            ..spec()
+        },
+        WallSpec {
+            proxy: proxy("11.22.33.2:3128"),
+            ..spec()
+        },
+        WallSpec {
+            proxy: proxy("127.0.0.1:0"),
+            ..spec()
+        },
+        WallSpec {
+            proxy: proxy("127.0.0.1:53"),
+            ..spec()
+        },
+        WallSpec {
+            proxy: proxy("127.0.0.1:8500"),
+            control_plane_ports: vec![8500],
+            ..spec()
+        },
     ];
     for spec in wrong {
-        assert!(matches!(firewall::install(&spec), Err(FirewallError::Spec { .. })), "{spec:?}");
+        assert!(
+            matches!(firewall::install(&spec), Err(FirewallError::Spec { .. })),
+            "{spec:?}"
+        );
     }
     assert_eq!(run("nft list ruleset"), "");
 }
@@ -351,7 +535,10 @@ fn tables_that_were_left_are_found_and_removed_and_no_others() {
     let stale = firewall::stale_tables().unwrap();
     assert_eq!(stale.len(), 1);
     assert_eq!((stale[0].uid, stale[0].run.as_str()), (UID, RUN));
-    assert!(matches!(firewall::remove_table("other"), Err(FirewallError::Spec { .. })));
+    assert!(matches!(
+        firewall::remove_table("other"),
+        Err(FirewallError::Spec { .. })
+    ));
     firewall::remove_table(&stale[0].name).unwrap();
     assert_eq!(firewall::stale_tables().unwrap(), []);
     assert!(run("nft list tables").contains("table inet other"));
@@ -372,7 +559,13 @@ fn without_the_right_to_change_the_firewall_support_is_missing_and_says_why() {
     enter();
     nix::unistd::setresuid(UID.into(), UID.into(), UID.into()).unwrap();
     let support = firewall::probe_support().unwrap();
-    assert!(!support.complete() && !support.nftables && !support.nflog, "{support:?}");
-    assert!(support.missing.iter().any(|m| m.contains("not permitted")), "{support:?}");
+    assert!(
+        !support.complete() && !support.nftables && !support.nflog,
+        "{support:?}"
+    );
+    assert!(
+        support.missing.iter().any(|m| m.contains("not permitted")),
+        "{support:?}"
+    );
     assert!(firewall::install(&spec()).is_err());
 }

@@ -25,14 +25,27 @@ pub const PORT: u16 = 7777;
 /// Runs a program in the calling thread's namespace and insists that it succeeds.
 pub fn run(line: &str) -> String {
     let out = Command::new("sh").args(["-c", line]).output().unwrap();
-    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).unwrap()
 }
 
 /// `nft -f -` with `script`.
 pub fn nft(script: &str) {
-    let mut child = Command::new("nft").args(["-f", "-"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let mut child = Command::new("nft")
+        .args(["-f", "-"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(script.as_bytes())
+        .unwrap();
     assert!(child.wait().unwrap().success(), "nft: {script}");
 }
 
@@ -92,7 +105,13 @@ impl Outside {
         run("ip route add default dev inside; ip -6 route add default dev inside");
         let outside = Outside { arrived };
         // Neighbour discovery and a link that is still coming up delay the first packets.
-        assert_eq!(root(&[&format!("tcp {OUTSIDE4} {PORT}"), &format!("tcp {OUTSIDE6} {PORT}")]), ["ok", "ok"]);
+        assert_eq!(
+            root(&[
+                &format!("tcp {OUTSIDE4} {PORT}"),
+                &format!("tcp {OUTSIDE6} {PORT}")
+            ]),
+            ["ok", "ok"]
+        );
         outside.expect("tcp");
         outside.expect("tcp");
         outside
@@ -100,14 +119,23 @@ impl Outside {
 
     /// The next arrival is of this protocol.
     pub fn expect(&self, protocol: &str) {
-        let (arrived, _) = self.arrived.recv_timeout(Duration::from_secs(5)).expect("something should have arrived");
+        let (arrived, _) = self
+            .arrived
+            .recv_timeout(Duration::from_secs(5))
+            .expect("something should have arrived");
         assert_eq!(arrived, protocol);
     }
 
     /// Nothing has arrived: a datagram that root sends now is the next.
     pub fn expect_silence(&self) {
-        UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"marker", (OUTSIDE4, PORT)).unwrap();
-        let arrived = self.arrived.recv_timeout(Duration::from_secs(5)).expect("the marker should have arrived");
+        UdpSocket::bind("0.0.0.0:0")
+            .unwrap()
+            .send_to(b"marker", (OUTSIDE4, PORT))
+            .unwrap();
+        let arrived = self
+            .arrived
+            .recv_timeout(Duration::from_secs(5))
+            .expect("the marker should have arrived");
         assert_eq!(arrived, ("udp", b"marker".to_vec()));
     }
 }
@@ -124,13 +152,25 @@ pub fn root(acts: &[&str]) -> Vec<String> {
 
 fn act(uid: u32, acts: &[&str]) -> Vec<String> {
     let out = Command::new("setpriv")
-        .args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
+        .args([
+            &format!("--reuid={uid}"),
+            &format!("--regid={uid}"),
+            "--clear-groups",
+        ])
         .args(["/usr/bin/python3", "-c", include_str!("acts.py")])
         .args(acts)
         .output()
         .unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap().lines().map(str::to_owned).collect()
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A wall that refuses everything but loopback.
@@ -144,11 +184,21 @@ pub fn spec() -> WallSpec {
         resolvers: Vec::new(),
         control_plane_ports: Vec::new(),
         nflog_group: 0,
-        metadata: ["169.254.169.254/32", "fd00:ec2::254/128"].iter().map(|n| n.parse().unwrap()).collect(),
-        private: ["10.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fc00::/7", "ff00::/8"]
+        metadata: ["169.254.169.254/32", "fd00:ec2::254/128"]
             .iter()
             .map(|n| n.parse().unwrap())
             .collect(),
+        private: [
+            "10.0.0.0/8",
+            "169.254.0.0/16",
+            "224.0.0.0/4",
+            "255.255.255.255/32",
+            "fc00::/7",
+            "ff00::/8",
+        ]
+        .iter()
+        .map(|n| n.parse().unwrap())
+        .collect(),
     }
 }
 

@@ -6,8 +6,8 @@
 use ipnet::IpNet;
 use netlink_packet_core::{DefaultNla, NLA_TYPE_MASK, Nla};
 use netlink_packet_netfilter::nftables::{
-    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
-    Payload, Register, Verdict, VerdictAttribute,
+    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta,
+    MetaKey, Operator, Payload, Register, Verdict, VerdictAttribute,
 };
 use std::net::IpAddr;
 
@@ -51,7 +51,10 @@ impl Rule {
 
     /// `meta KEY VALUE`; `value` in the register's own form.
     pub(super) fn meta(mut self, key: MetaKey, value: &[u8]) -> Rule {
-        self.push(Expressions::Meta(vec![Meta::DestinationRegister(Register::Reg1), Meta::Key(key)]));
+        self.push(Expressions::Meta(vec![
+            Meta::DestinationRegister(Register::Reg1),
+            Meta::Key(key),
+        ]));
         self.compare(Operator::Equal, value)
     }
 
@@ -68,11 +71,17 @@ impl Rule {
     /// `ct state established ct direction reply`.
     pub(super) fn reply(mut self) -> Rule {
         // NF_CT_STATE_BIT(IP_CT_ESTABLISHED); the register holds one bit, in the host's byte order.
-        for (key, value) in [(NFT_CT_STATE, &2u32.to_ne_bytes()[..]), (NFT_CT_DIRECTION, &[1])] {
+        for (key, value) in [
+            (NFT_CT_STATE, &2u32.to_ne_bytes()[..]),
+            (NFT_CT_DIRECTION, &[1]),
+        ] {
             self.push(other(
                 "ct",
                 vec![
-                    DefaultNla::new(NFTA_CT_DREG, u32::from(Register::Reg1).to_be_bytes().to_vec()),
+                    DefaultNla::new(
+                        NFTA_CT_DREG,
+                        u32::from(Register::Reg1).to_be_bytes().to_vec(),
+                    ),
                     DefaultNla::new(NFTA_CT_KEY, key.to_be_bytes().to_vec()),
                 ],
             ));
@@ -107,7 +116,14 @@ impl Rule {
     }
 
     /// A header of `family` whose byte `offset`, masked, relates to `value` as `operator` says.
-    pub(super) fn header_byte(mut self, family: i32, offset: u32, mask: u8, operator: Operator, value: u8) -> Rule {
+    pub(super) fn header_byte(
+        mut self,
+        family: i32,
+        offset: u32,
+        mask: u8,
+        operator: Operator,
+        value: u8,
+    ) -> Rule {
         self = self.meta(MetaKey::Nfproto, &[family as u8]);
         self.load(NFT_PAYLOAD_NETWORK_HEADER, offset, 1);
         if mask != 0xff {
@@ -151,7 +167,10 @@ impl Rule {
         self.push(other(
             "reject",
             vec![
-                DefaultNla::new(NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH.to_be_bytes().to_vec()),
+                DefaultNla::new(
+                    NFTA_REJECT_TYPE,
+                    NFT_REJECT_ICMPX_UNREACH.to_be_bytes().to_vec(),
+                ),
                 DefaultNla::new(NFTA_REJECT_ICMP_CODE, vec![NFT_REJECT_ICMPX_PORT_UNREACH]),
             ],
         ));
@@ -185,7 +204,11 @@ impl Rule {
 
     /// The rule as `NFTA_RULE_EXPRESSIONS` holds it.
     pub(super) fn attributes(&self) -> Vec<ListAttribute<ExpressionAttribute>> {
-        self.expressions.iter().cloned().map(ListAttribute::from).collect()
+        self.expressions
+            .iter()
+            .cloned()
+            .map(ListAttribute::from)
+            .collect()
     }
 
     fn push(&mut self, expression: Expressions) {
@@ -239,16 +262,24 @@ pub(super) fn host(address: IpAddr) -> IpNet {
 }
 
 fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
-    Expressions::Other { expression_type: name.to_owned(), attributes }
+    Expressions::Other {
+        expression_type: name.to_owned(),
+        attributes,
+    }
 }
 
 /// A rule's meaning without what the kernel adds: expressions by name, attributes by number, a counter's state left
 /// out. Two rules with the same meaning are the same rule.
-pub(super) fn meaning(rule: &[ListAttribute<ExpressionAttribute>]) -> Vec<(String, Vec<(u16, Vec<u8>)>)> {
+pub(super) fn meaning(
+    rule: &[ListAttribute<ExpressionAttribute>],
+) -> Vec<(String, Vec<(u16, Vec<u8>)>)> {
     rule.iter()
         .map(|element| match element {
             ListAttribute::Element(attributes) => expression_meaning(attributes),
-            unknown => ("?".to_owned(), vec![(unknown.kind() & NLA_TYPE_MASK, value(unknown))]),
+            unknown => (
+                "?".to_owned(),
+                vec![(unknown.kind() & NLA_TYPE_MASK, value(unknown))],
+            ),
         })
         .collect()
 }
@@ -281,7 +312,9 @@ fn expression_meaning(attributes: &[ExpressionAttribute]) -> (String, Vec<(u16, 
 }
 
 fn numbered<T: Nla>(list: &[T]) -> Vec<(u16, Vec<u8>)> {
-    list.iter().map(|attribute| (attribute.kind() & NLA_TYPE_MASK, value(attribute))).collect()
+    list.iter()
+        .map(|attribute| (attribute.kind() & NLA_TYPE_MASK, value(attribute)))
+        .collect()
 }
 
 fn value<T: Nla>(attribute: &T) -> Vec<u8> {
@@ -295,12 +328,23 @@ pub(super) fn counted(rule: &[ListAttribute<ExpressionAttribute>]) -> Option<(St
     let mut prefix = None;
     let mut packets = None;
     for element in rule {
-        let ListAttribute::Element(attributes) = element else { continue };
+        let ListAttribute::Element(attributes) = element else {
+            continue;
+        };
         for attribute in attributes {
-            let ExpressionAttribute::Data(Expressions::Other { expression_type, attributes }) = attribute else {
+            let ExpressionAttribute::Data(Expressions::Other {
+                expression_type,
+                attributes,
+            }) = attribute
+            else {
                 continue;
             };
-            let find = |kind| attributes.iter().find(|a| a.kind() & NLA_TYPE_MASK == kind).map(value);
+            let find = |kind| {
+                attributes
+                    .iter()
+                    .find(|a| a.kind() & NLA_TYPE_MASK == kind)
+                    .map(value)
+            };
             match expression_type.as_str() {
                 "log" => prefix = find(NFTA_LOG_PREFIX),
                 "counter" => packets = find(NFTA_COUNTER_PACKETS),
