@@ -268,11 +268,12 @@ fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
     }
 }
 
-/// A rule's meaning without what the kernel adds: expressions by name, attributes by number, a counter's state left
+/// An expression by name, its attributes by number.
+pub(super) type Meaning = (String, Vec<(u16, Vec<u8>)>);
+
+/// A rule's meaning without what the kernel adds: a counter's state left
 /// out. Two rules with the same meaning are the same rule.
-pub(super) fn meaning(
-    rule: &[ListAttribute<ExpressionAttribute>],
-) -> Vec<(String, Vec<(u16, Vec<u8>)>)> {
+pub(super) fn meaning(rule: &[ListAttribute<ExpressionAttribute>]) -> Vec<Meaning> {
     rule.iter()
         .map(|element| match element {
             ListAttribute::Element(attributes) => expression_meaning(attributes),
@@ -284,7 +285,7 @@ pub(super) fn meaning(
         .collect()
 }
 
-fn expression_meaning(attributes: &[ExpressionAttribute]) -> (String, Vec<(u16, Vec<u8>)>) {
+fn expression_meaning(attributes: &[ExpressionAttribute]) -> Meaning {
     let mut name = String::new();
     let mut parts = Vec::new();
     for attribute in attributes {
