@@ -87,8 +87,8 @@ impl Judge {
 
     /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
     /// address that it gives. One denied address refuses them all.
-    pub async fn judge(&self, authority: Authority) -> Judgement {
-        if let Verdict::Refused { rule, reason } = self.allowlist.judge(&authority) {
+    pub async fn judge(&self, authority: &Authority) -> Judgement {
+        if let Verdict::Refused { rule, reason } = self.allowlist.judge(authority) {
             return refused(rule, reason, Vec::new());
         }
         let found = match &authority.host {
@@ -124,7 +124,7 @@ impl Judge {
             return Judgement::Unresolved(cause);
         }
         Judgement::Permitted(Permit {
-            authority,
+            authority: authority.clone(),
             addresses,
         })
     }

@@ -156,35 +156,31 @@ impl Resolver {
 
     async fn ask(&self, name: &Name, kind: RecordType) -> Result<Vec<IpAddr>, Unresolved> {
         let mut outcome = Err(Unresolved::NoResolver);
+        let first = self.first.get();
         for step in 0..self.pools.len() {
-            let at = (self.first.get() + step) % self.pools.len();
+            let at = (first + step) % self.pools.len();
             let query = Query::query(name.clone(), kind);
             let answer = self.pools[at]
                 .lookup(query, DnsRequestOptions::default())
                 .first_answer()
                 .await;
+            let unreached = matches!(
+                answer,
+                Err(NetError::Timeout | NetError::Io(_) | NetError::NoConnections)
+            );
             outcome = match answer {
                 Ok(response) => addresses(name, kind, &response.answers),
                 Err(e) if e.is_no_records_found() => Err(Unresolved::NoAddress(short(&e))),
                 Err(NetError::Timeout) => Err(Unresolved::Timeout),
                 Err(e) => Err(Unresolved::Failed(short(&e))),
             };
-            match outcome {
-                Err(Unresolved::Timeout | Unresolved::Failed(_)) if step + 1 < self.pools.len() && unreached(&outcome) => {}
-                _ => {
-                    if !matches!(outcome, Err(Unresolved::Timeout)) {
-                        self.first.set(at);
-                    }
-                    break;
-                }
+            if !unreached {
+                self.first.set(at);
+                break;
             }
         }
         outcome
     }
-}
-
-fn unreached(outcome: &Result<Vec<IpAddr>, Unresolved>) -> bool {
-    matches!(outcome, Err(Unresolved::Timeout))
 }
 
 /// The cause of an error without the question, which the record holds already.
