@@ -15,8 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixDatagram;
 use tokio::sync::oneshot;
 
 /// Most bytes of a report.
@@ -57,7 +56,7 @@ pub fn pair() -> io::Result<(ChannelRecorder, ReportReceiver)> {
 pub struct ChannelRecorder {
     /// Until the runtime that watches it is there.
     bare: RefCell<Option<OwnedFd>>,
-    watched: OnceCell<AsyncFd<OwnedFd>>,
+    watched: OnceCell<UnixDatagram>,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
 }
@@ -73,12 +72,11 @@ impl ChannelRecorder {
         }
     }
 
-    fn socket(&self) -> Result<&AsyncFd<OwnedFd>, Unrecorded> {
+    /// The socket, watched by the runtime from the first use on. tokio's datagram socket serves for it: what it calls
+    /// are send(2) and recv(2), which keep the messages of a SOCK_SEQPACKET socket apart too.
+    fn socket(&self) -> Result<&UnixDatagram, Unrecorded> {
         if let Some(socket) = self.bare.take() {
-            let watched = AsyncFd::register(socket).map_err(|cause| Unrecorded::Channel {
-                call: "epoll_ctl",
-                cause: cause.into(),
-            })?;
+            let watched = UnixDatagram::from_std(socket.into()).map_err(failure("epoll_ctl"))?;
             return Ok(self.watched.get_or_init(|| watched));
         }
         self.watched.get().ok_or(Unrecorded::Closed)
@@ -90,17 +88,9 @@ impl ChannelRecorder {
         let message = encode(Message { id, report })?;
         let (acknowledged, wait) = oneshot::channel();
         self.waiting.borrow_mut().insert(id, acknowledged);
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
         let done = async {
-            let sent = socket
-                .async_io(Interest::WRITABLE, |fd| {
-                    Ok(send(fd.as_raw_fd(), &message, flags)?)
-                })
-                .await;
-            match sent {
-                Ok(_) => wait.await.map_err(|_| Unrecorded::Closed),
-                Err(cause) => Err(failure("send", cause)),
-            }
+            socket.send(&message).await.map_err(failure("send"))?;
+            wait.await.map_err(|_| Unrecorded::Closed)
         };
         let outcome = tokio::time::timeout(ACKNOWLEDGE_LIMIT, done).await;
         self.waiting.borrow_mut().remove(&id);
@@ -127,12 +117,7 @@ impl Recorder for ChannelRecorder {
         };
         loop {
             let mut number = [0; 9];
-            let received = socket
-                .async_io(Interest::READABLE, |fd| {
-                    Ok(recv(fd.as_raw_fd(), &mut number, MsgFlags::MSG_DONTWAIT)?)
-                })
-                .await;
-            match received {
+            match socket.recv(&mut number).await.map_err(failure("recv")) {
                 Ok(8) => {
                     let id = number.first_chunk().map_or(0, |n| u64::from_be_bytes(*n));
                     if let Some(waiting) = self.waiting.borrow_mut().remove(&id) {
@@ -141,14 +126,14 @@ impl Recorder for ChannelRecorder {
                     }
                 }
                 Ok(_) => return Unrecorded::Closed,
-                Err(cause) => return failure("recv", cause),
+                Err(cause) => return cause,
             }
         }
     }
 }
 
-fn failure(call: &'static str, cause: io::Error) -> Unrecorded {
-    match cause.kind() {
+fn failure(call: &'static str) -> impl Fn(io::Error) -> Unrecorded {
+    move |cause| match cause.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Unrecorded::Closed,
         _ => Unrecorded::Channel { call, cause },
     }
@@ -157,10 +142,7 @@ fn failure(call: &'static str, cause: io::Error) -> Unrecorded {
 /// The message's bytes; a report that is too long gives up the client's text, and then its addresses.
 fn encode(mut message: Message) -> Result<Vec<u8>, Unrecorded> {
     for pass in 0.. {
-        let bytes = serde_json::to_vec(&message).map_err(|e| Unrecorded::Channel {
-            call: "encode",
-            cause: e.into(),
-        })?;
+        let bytes = serde_json::to_vec(&message).map_err(|e| failure("encode")(e.into()))?;
         if bytes.len() <= REPORT_LIMIT {
             return Ok(bytes);
         }
@@ -174,10 +156,7 @@ fn encode(mut message: Message) -> Result<Vec<u8>, Unrecorded> {
             _ => break,
         }
     }
-    Err(Unrecorded::Channel {
-        call: "encode",
-        cause: io::ErrorKind::FileTooLarge.into(),
-    })
+    Err(failure("encode")(io::ErrorKind::FileTooLarge.into()))
 }
 
 /// What [`ReportReceiver::drain`] found.

@@ -77,9 +77,4 @@ impl<R: AsyncRead + Unpin> Inflow<R> {
         }
         Ok(self.unused())
     }
-
-    /// The reader.
-    pub fn reader(&self) -> &R {
-        &self.reader
-    }
 }
