@@ -30,7 +30,9 @@ pub(crate) fn connect(inside: &Namespace, outside: &Namespace) -> Result<(), Err
         script.push_str(&add_address(address));
     }
     // Every other address is the outside's too: whatever is sent is answered there, by a reset where nobody listens.
-    script.push_str("route add local 0.0.0.0/0 dev lo table main\nroute add local ::/0 dev lo table main\n");
+    script.push_str(
+        "route add local 0.0.0.0/0 dev lo table main\nroute add local ::/0 dev lo table main\n",
+    );
     outside.run(move || ip_batch(&script))?;
     inside.run(|| {
         ip_batch(&format!(
