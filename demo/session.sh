@@ -7,7 +7,7 @@ wrong=0
 step() {
   expected=$1 what=$2
   shift 2
-  seen=$("$@" 2>&1 | tail -n 1)
+  seen=$("$@" 2>&1 </dev/null | tail -n 1)
   case $seen in
     *"$expected"*) mark=' ' ;;
     *) mark='!' wrong=$((wrong + 1)) ;;
@@ -18,7 +18,7 @@ step() {
 code() { curl -s -m 10 -o /dev/null -w '%{http_code} (CONNECT %{http_connect})\n' "$@"; }
 write() { echo "written by the agent" >"$1" && echo "written to $1"; }
 # A client that knows nothing of proxies.
-direct() { curl -sS -m 5 --noproxy '*' -o /dev/null "$@"; }
+direct() { curl -sS -m 5 --noproxy '*' -o /dev/null -w '%{http_code}\n' "$@"; }
 
 printf 'I am uid %s, groups %s\n' "$(id -u)" "$(id -G)"
 step '200 ' 'an admitted name: https://pypi.org/' code https://pypi.org/
@@ -34,7 +34,7 @@ step 'Read-only file system' 'a write to /usr' write /usr/agent
 step 'Read-only file system' 'a write to /etc' write /etc/agent
 step 'written to' 'a write to the workspace' write ./notes
 step 'setresuid failed: Operation not permitted' 'root by setpriv' setpriv --reuid 0 id -u
-step '' 'root by su' su -c 'id -u' root
-command -v sudo >/dev/null && step '' 'root by sudo' sudo -n id -u
-step 'ermission denied' 'a mount' mount -t tmpfs none /tmp
+step 'su: ' 'root by su' su -c 'id -u' root
+command -v sudo >/dev/null && step 'sudo: ' 'root by sudo' sudo -n id -u
+step 'mount: ' 'a mount' mount -t tmpfs none /tmp
 exit $wrong

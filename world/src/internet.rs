@@ -25,6 +25,8 @@ pub struct Internet {
     pub authority: Authority,
     /// Port 80 behind the admitted names, at [`PUBLIC4`].
     pub http: Origin,
+    /// The same at [`PUBLIC6`].
+    pub http6: Origin,
     /// Port 443 behind the admitted names, at [`PUBLIC4`].
     pub https: Origin,
     /// The same at [`PUBLIC6`].
@@ -69,6 +71,7 @@ impl Internet {
         };
         Ok(Internet {
             http: Origin::http(outside, PUBLIC4, 80, content.clone())?,
+            http6: Origin::http(outside, PUBLIC6, 80, content.clone())?,
             https: https(PUBLIC4.into(), &ADMITTED, content.clone())?,
             https6: https(PUBLIC6.into(), &ADMITTED, content)?,
             stranger: Origin::http(outside, PUBLIC4_B, 80, origin::standard())?,

@@ -72,7 +72,7 @@ fn a_datagram_reaches_its_sink() {
 fn curl_fetches_by_name_over_both_schemes_and_families() {
     let world = World::new().expect("a world");
     let internet = Internet::start(&world).expect("servers");
-    let said = world.shell("curl -sS http://pypi.org/ && curl -sS -4 https://pypi.org/ && curl -sS -6 https://pypi.org/");
+    let said = world.shell("curl -sS -4 http://pypi.org/ && curl -sS -4 https://pypi.org/ && curl -sS -6 https://pypi.org/");
     assert_eq!(said.out, "hello from pypi.org\n".repeat(3), "{said}");
     assert_eq!(internet.http.requests().len(), 1);
     assert_eq!(
@@ -105,8 +105,8 @@ fn an_origin_keeps_bodies_heads_and_connections() {
     let world = World::new().expect("a world");
     let internet = Internet::start(&world).expect("servers");
     let said = world.shell(
-        "curl -sS http://pypi.org/ http://pypi.org/bytes/70000 -o /tmp/one -o /tmp/two && stat -c %s /tmp/two && \
-         curl -sS -d hello http://pypi.org/echo && head -c 2000000 /dev/zero | curl -sS -T - http://pypi.org/echo | wc -c && \
+        "curl -sS -4 http://pypi.org/ http://pypi.org/bytes/70000 -o /tmp/one -o /tmp/two && stat -c %s /tmp/two && \
+         curl -sS -4 -d hello http://pypi.org/echo && head -c 2000000 /dev/zero | curl -sS -4 -T - http://pypi.org/echo | wc -c && \
          curl -sSL -o /dev/null -w '%{url_effective} %{http_code}\\n' 'http://pypi.org/redirect?http://pypi.org/nowhere'",
     );
     assert_eq!(
