@@ -4,5 +4,6 @@ pub mod firewall;
 pub mod home;
 pub mod mountinfo;
 pub mod mounts;
+pub mod proxy;
 pub mod reserve;
 pub mod workspace;
