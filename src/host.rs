@@ -42,7 +42,7 @@ pub struct Facts {
     pub identity: Option<Identity>,
     /// A process that the identity's uid already has.
     pub identity_process: Option<i32>,
-    /// What of the wall this kernel can hold; `None` where no wall is wanted.
+    /// What of the wall this kernel can hold; `None` where it was not tried.
     pub firewall: Option<Result<firewall::Support, String>>,
     /// Whether a mount namespace can be made and its mounts changed; `None` where none is wanted.
     pub mounts: Option<Result<(), String>>,
@@ -110,7 +110,9 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> HostError {
 
 impl Facts {
     /// Finds what the plan for `policy` needs to know.
-    pub fn gather(policy: &Policy, databases: Databases, identity: Option<Identity>) -> Result<Facts, HostError> {
+    ///
+    /// `thorough` tries the firewall as well. A run needs not: putting up the wall is the same trial, and it is not cheap.
+    pub fn gather(policy: &Policy, databases: Databases, identity: Option<Identity>, thorough: bool) -> Result<Facts, HostError> {
         let postures = policy.postures();
         let wall =
             postures.network > Posture::Open || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
@@ -122,7 +124,7 @@ impl Facts {
             is_init: getpid().as_raw() == 1,
             databases,
             identity_process,
-            firewall: wall.then(|| firewall::probe_support().map_err(|e| e.to_string())),
+            firewall: (wall && thorough).then(|| firewall::probe_support().map_err(|e| e.to_string())),
             mounts: tried.as_ref().map(|t| t.mounts.clone()),
             scopes: tried.is_some_and(|t| t.scopes),
             dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),
@@ -183,7 +185,7 @@ impl Facts {
     /// The facts for the start record and for `plan --json`.
     pub fn to_json(&self) -> BTreeMap<String, Value> {
         let outcome = |tried: &Option<Result<(), String>>| match tried {
-            None => json!("not needed"),
+            None => json!("not tried"),
             Some(Ok(())) => json!(true),
             Some(Err(cause)) => json!(cause),
         };

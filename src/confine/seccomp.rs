@@ -100,6 +100,9 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
     }
     if network > Posture::Open {
         refuse_other_families(&mut filter)?;
+        // The first subflow of a multipath connection is judged by the firewall; the kernel opens further ones by itself.
+        // The answer is that of a kernel without it, upon which programs take TCP.
+        filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, REQUEST_MASK, libc::IPPROTO_MPTCP as u64)])?;
     }
     export(&filter.0)
 }

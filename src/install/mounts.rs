@@ -37,6 +37,12 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
+    /// Every tree that is read-only.
+    pub fn protected_trees(&self) -> Vec<PathBuf> {
+        let root = self.whole_read_only.then(|| PathBuf::from("/"));
+        root.into_iter().chain(self.read_only.iter().cloned()).chain(self.read_only_within.iter().cloned()).collect()
+    }
+
     /// Whether a path must be read-only: the innermost of the paths that hold it decides.
     pub fn protects(&self, path: &Path) -> bool {
         let depth = |holding: &Path| path.starts_with(holding).then(|| holding.components().count());

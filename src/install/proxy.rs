@@ -24,8 +24,7 @@ pub struct ProxyProcess {
     pub pid: Pid,
     /// Where it listens.
     pub address: SocketAddrV4,
-    /// Its reports.
-    pub reports: ReportReceiver,
+    reports: Option<ReportReceiver>,
     /// Its uid's reservation.
     _uid: Reservation,
 }
@@ -47,6 +46,13 @@ pub enum SpawnError {
     /// No filter.
     #[error("proxy: {0}")]
     Filter(#[from] FilterError),
+}
+
+impl ProxyProcess {
+    /// Its reports, for whoever takes them in; `None` the second time.
+    pub fn take_reports(&mut self) -> Option<ReportReceiver> {
+        self.reports.take()
+    }
 }
 
 fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnError {
@@ -71,7 +77,7 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
         }
         Fork::Parent(pid) => {
             let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-            Ok(ProxyProcess { pid, address, reports, _uid: reservation })
+            Ok(ProxyProcess { pid, address, reports: Some(reports), _uid: reservation })
         }
     }
 }
