@@ -6,7 +6,8 @@ mod netns;
 use netns::*;
 use ringfence::install::firewall::{self, Egress, Integrity, Loopback, WallSpec};
 use ringfence::observe::nflog::NfLog;
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 const ROUND: [&str; 6] = [
     "tcp 11.22.33.2 7777",
@@ -190,30 +191,24 @@ fn with_egress_open_the_control_plane_ports_alone_are_refused_everywhere() {
 }
 
 #[test]
-fn root_reaches_the_commands_servers_and_is_answered() {
-    let _outside = Outside::new();
-    let _wall = firewall::install(&spec()).unwrap();
-    let mut server = Command::new("setpriv")
-        .args([
-            &format!("--reuid={UID}"),
-            &format!("--regid={UID}"),
-            "--clear-groups",
-        ])
-        .args([
-            "/usr/bin/python3",
-            "-c",
-            include_str!("netns/acts.py"),
-            "serve 8000",
-        ])
+fn the_commands_servers_answer_whoever_calls() {
+    let outside = Outside::new();
+    // Nothing is admitted but answers.
+    let only = WallSpec {
+        loopback: Loopback::ProxyOnly,
+        ..spec()
+    };
+    let wall = firewall::install(&only).unwrap();
+    let mut server = as_uid(UID)
+        .args(ACTS)
+        .arg("serve 8000")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(server.stdout.take().unwrap()),
-        &mut line,
-    )
-    .unwrap();
+    BufReader::new(server.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     assert_eq!(line, "serving\n");
     for address in ["127.0.0.1", "::1", INSIDE4, INSIDE6] {
         let acts = [
@@ -221,9 +216,24 @@ fn root_reaches_the_commands_servers_and_is_answered() {
             format!("udp {address} 8000 echo"),
         ];
         assert_eq!(root(&[&acts[0], &acts[1]]), all_ok(2), "{address}");
+        if [INSIDE4, INSIDE6].contains(&address) {
+            assert_eq!(
+                outside.act(&[&acts[0], &acts[1]]),
+                all_ok(2),
+                "{address} from outside"
+            );
+        }
     }
     server.kill().unwrap();
     server.wait().unwrap();
+    assert_eq!(
+        wall.counters()
+            .unwrap()
+            .iter()
+            .map(|c| c.packets)
+            .sum::<u64>(),
+        0
+    );
 }
 
 /// Docker's and others' rules turn a loopback destination into one outside.
@@ -270,6 +280,23 @@ fn a_translated_destination_is_judged_again() {
             .sum::<u64>(),
         2
     );
+}
+
+#[test]
+fn a_refused_destination_is_refused_before_a_translation_can_make_it_an_admitted_one() {
+    enter();
+    serve("127.0.0.1", 41000);
+    nft("table ip docker {
+      chain output {
+        type nat hook output priority -100
+        ip daddr 127.0.0.11 tcp dport 53 dnat to 127.0.0.1:41000
+        ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.1:41000
+      }
+    }\n");
+    let acts = ["tcp 127.0.0.11 53", "udp 127.0.0.11 53 echo"];
+    assert_eq!(command(&acts), all_ok(2), "the forwarder is live");
+    let _wall = firewall::install(&spec()).unwrap();
+    assert_eq!(command(&acts), ["ECONNREFUSED", "EPERM"]);
 }
 
 #[test]

@@ -57,6 +57,7 @@ pub fn enter() {
 
 /// What reached the peer: the protocol and the bytes.
 pub struct Outside {
+    namespace: String,
     arrived: Receiver<(&'static str, Vec<u8>)>,
 }
 
@@ -103,7 +104,10 @@ impl Outside {
         go.send(()).unwrap();
         is_up.recv().unwrap();
         run("ip route add default dev inside; ip -6 route add default dev inside");
-        let outside = Outside { arrived };
+        let outside = Outside {
+            namespace: format!("--net=/proc/{}/task/{tid}/ns/net", std::process::id()),
+            arrived,
+        };
         // Neighbour discovery and a link that is still coming up delay the first packets.
         assert_eq!(
             root(&[
@@ -124,6 +128,11 @@ impl Outside {
             .recv_timeout(Duration::from_secs(5))
             .expect("something should have arrived");
         assert_eq!(arrived, protocol);
+    }
+
+    /// What `acts` give when root tries them from outside.
+    pub fn act(&self, acts: &[&str]) -> Vec<String> {
+        outcomes(Command::new("nsenter").arg(&self.namespace), acts)
     }
 
     /// Nothing has arrived: a datagram that root sends now is the next.
@@ -151,16 +160,25 @@ pub fn root(acts: &[&str]) -> Vec<String> {
 }
 
 fn act(uid: u32, acts: &[&str]) -> Vec<String> {
-    let out = Command::new("setpriv")
-        .args([
-            &format!("--reuid={uid}"),
-            &format!("--regid={uid}"),
-            "--clear-groups",
-        ])
-        .args(["/usr/bin/python3", "-c", include_str!("acts.py")])
-        .args(acts)
-        .output()
-        .unwrap();
+    outcomes(&mut as_uid(uid), acts)
+}
+
+/// A program run by `uid`, to be named as the next argument.
+pub fn as_uid(uid: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([
+        &format!("--reuid={uid}"),
+        &format!("--regid={uid}"),
+        "--clear-groups",
+    ]);
+    command
+}
+
+/// The interpreter with the script of acts.
+pub const ACTS: [&str; 3] = ["/usr/bin/python3", "-c", include_str!("acts.py")];
+
+fn outcomes(command: &mut Command, acts: &[&str]) -> Vec<String> {
+    let out = command.args(ACTS).args(acts).output().unwrap();
     assert!(
         out.status.success(),
         "{}",
