@@ -6,8 +6,6 @@ mod netns;
 use netns::*;
 use ringfence::install::firewall::{self, Egress, Integrity, Loopback, WallSpec};
 use ringfence::observe::nflog::NfLog;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
 const ROUND: [&str; 6] = [
     "tcp 11.22.33.2 7777",
@@ -199,17 +197,7 @@ fn the_commands_servers_answer_whoever_calls() {
         ..spec()
     };
     let wall = firewall::install(&only).unwrap();
-    let mut server = as_uid(UID)
-        .args(ACTS)
-        .arg("serve 8000")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert_eq!(line, "serving\n");
+    let _server = Server::start(8000);
     for address in ["127.0.0.1", "::1", INSIDE4, INSIDE6] {
         let acts = [
             format!("tcp {address} 8000"),
@@ -224,8 +212,6 @@ fn the_commands_servers_answer_whoever_calls() {
             );
         }
     }
-    server.kill().unwrap();
-    server.wait().unwrap();
     assert_eq!(
         wall.counters()
             .unwrap()

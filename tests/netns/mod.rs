@@ -3,9 +3,9 @@
 #![allow(dead_code)]
 
 use nix::sched::{CloneFlags, unshare};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub fn run(line: &str) -> String {
 pub fn nft(script: &str) {
     let mut child = Command::new("nft")
         .args(["-f", "-"])
-        .stdin(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
         .spawn()
         .unwrap();
     child
@@ -82,10 +82,11 @@ impl Outside {
             let arrive_tcp = arrive.clone();
             std::thread::spawn(move || {
                 for stream in tcp.incoming() {
-                    let _ = stream.unwrap().write_all(b"hello");
+                    // Told before it is answered, so that arrivals are told in the order of the acts.
                     if arrive_tcp.send(("tcp", Vec::new())).is_err() {
                         return;
                     }
+                    let _ = stream.unwrap().write_all(b"hello");
                 }
             });
             up.send(()).unwrap();
@@ -176,6 +177,31 @@ pub fn as_uid(uid: u32) -> Command {
 
 /// The interpreter with the script of acts.
 pub const ACTS: [&str; 3] = ["/usr/bin/python3", "-c", include_str!("acts.py")];
+
+/// The command's own server on every address, which ends with this value.
+pub struct Server(Child);
+
+impl Server {
+    /// Starts it and waits until it listens.
+    pub fn start(port: u16) -> Server {
+        let mut command = as_uid(UID);
+        let command = command.args(ACTS).arg(format!("serve {port}"));
+        let mut server = Server(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "serving\n");
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 fn outcomes(command: &mut Command, acts: &[&str]) -> Vec<String> {
     let out = command.args(ACTS).args(acts).output().unwrap();
