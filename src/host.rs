@@ -1,5 +1,7 @@
 //! What this kernel and container offer: facts, found by trying, and no decisions.
 
+pub mod survey;
+
 use crate::confine::landlock;
 use crate::install::account::{AccountError, Databases, Identity};
 use crate::install::firewall;

@@ -14,6 +14,8 @@ pub mod ledger;
 pub mod mutation;
 pub mod host;
 pub mod plan;
+pub mod run;
+pub mod commands;
 pub mod observe;
 pub mod policy;
 pub mod probe;

@@ -1,6 +1,7 @@
 //! From a policy and the facts of a host to what will carry each restriction, or a refusal that names what is missing.
 //! Pure: nothing is looked up and nothing is changed here.
 
+pub mod describe;
 pub mod rung;
 
 use crate::host::{Facts, PathFact, workspaces};

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, getpgrp, getppid, pipe2, setpgid};
@@ -33,6 +33,11 @@ pub enum Order {
     Launch,
     /// Deliver a signal to the command.
     Signal(i32),
+    /// Let the command's process group go on after a stop.
+    Continue {
+        /// Whether it gets the terminal's foreground again.
+        in_foreground: bool,
+    },
     /// End every process of the sandbox: TERM, a grace period, KILL.
     End {
         /// How long processes may take to obey TERM, in milliseconds.
@@ -59,7 +64,12 @@ pub enum Notice {
     /// It was stopped by a signal.
     Stopped(i32),
     /// It ended.
-    Ended(Ended),
+    Ended {
+        /// How.
+        how: Ended,
+        /// Whether other processes of the sandbox are left.
+        left: bool,
+    },
     /// No process of the sandbox is left.
     Empty,
 }
@@ -112,7 +122,7 @@ impl Stage {
         let (Ok(children), Ok(())) = (ready, told) else {
             return 1;
         };
-        let mut attendance = Attendance { stage: self, supervisor, children, command: None };
+        let mut attendance = Attendance { stage: self, supervisor, children, command: None, launched: false };
         let outcome = attendance.attend();
         descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
         i32::from(outcome.is_err())
@@ -133,6 +143,7 @@ struct Attendance {
     supervisor: Channel,
     children: SignalFd,
     command: Option<Pid>,
+    launched: bool,
 }
 
 impl Attendance {
@@ -172,6 +183,7 @@ impl Attendance {
             Order::Launch => match self.launch() {
                 Ok(pid) => {
                     self.command = Some(pid);
+                    self.launched = true;
                     self.supervisor.send(&Notice::Launched { pid: pid.as_raw() })?;
                     // Whoever waits for the end of the command's output must not wait for ours.
                     release_stdio().map_err(|errno| ChannelError::Call { call: "dup2", errno })
@@ -190,41 +202,58 @@ impl Attendance {
                 }
                 Ok(())
             }
+            Order::Continue { in_foreground } => {
+                let Some(group) = self.command else { return Ok(()) };
+                let failed = |call| move |errno| ChannelError::Call { call, errno };
+                if let Some(terminal) = self.stage.terminal.as_ref().filter(|_| in_foreground) {
+                    terminal.give_to(group).map_err(failed("tcsetpgrp"))?;
+                }
+                match killpg(group, Signal::SIGCONT) {
+                    Ok(()) | Err(Errno::ESRCH) => Ok(()),
+                    Err(errno) => Err(failed("killpg")(errno)),
+                }
+            }
             Order::End { grace_ms } => {
                 let identity = self.stage.confinement.identity.clone();
                 let ended = descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
                 if let Some(ended) = self.command.take().and_then(|pid| ended.into_iter().find(|(p, _)| *p == pid)) {
-                    self.supervisor.send(&Notice::Ended(ended.1))?;
+                    self.supervisor.send(&Notice::Ended { how: ended.1, left: false })?;
                 }
                 self.supervisor.send(&Notice::Empty)
             }
         }
     }
 
-    /// Takes in every child that has changed state.
+    /// Takes in every child that has changed state. How the command ended is told together with whether anything is left.
     fn reap(&mut self) -> Result<(), ChannelError> {
-        loop {
+        let mut command_ended = None;
+        let left = loop {
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
             let status = match waitid(Id::All, flags) {
                 Ok(status) => status,
-                Err(Errno::ECHILD) => return self.supervisor.send(&Notice::Empty),
+                Err(Errno::ECHILD) => break false,
                 Err(Errno::EINTR) => continue,
-                Err(errno) => {
-                    return Err(ChannelError::Call { call: "waitid", errno });
-                }
+                Err(errno) => return Err(ChannelError::Call { call: "waitid", errno }),
             };
             match (status, ended(&status)) {
-                (WaitStatus::StillAlive, _) => return Ok(()),
+                (WaitStatus::StillAlive, _) => break true,
                 (WaitStatus::Stopped(pid, signal), _) if Some(pid) == self.command => {
                     self.supervisor.send(&Notice::Stopped(signal as i32))?;
                 }
                 (_, Some((pid, how))) if Some(pid) == self.command => {
                     self.command = None;
-                    self.supervisor.send(&Notice::Ended(how))?;
+                    command_ended = Some(how);
                 }
                 _ => {}
             }
+        };
+        if let Some(how) = command_ended {
+            self.supervisor.send(&Notice::Ended { how, left })?;
         }
+        if !left && self.launched && self.command.is_none() {
+            self.supervisor.send(&Notice::Empty)?;
+        }
+        Ok(())
     }
 
     /// Runs the suite in a child that takes the command's confinement, and reads its report.

@@ -396,3 +396,9 @@ pub fn close_all_but(kept: &[RawFd]) -> Result<()> {
     }
     close_from(from, false)
 }
+
+/// A duplicate of a descriptor by its number, closing on exec; EBADF when it is not open.
+pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
+    owned(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }))
+}

@@ -259,9 +259,9 @@ impl Installation {
         faults
     }
 
-    /// Whether anything still is in force.
-    pub fn is_down(&self) -> bool {
-        self.stage.is_none() && self.wall.is_none() && self.proxy.is_none()
+    /// The proxy's process id.
+    pub fn proxy_pid(&self) -> Option<Pid> {
+        self.proxy.map(|(pid, _)| pid)
     }
 }
 

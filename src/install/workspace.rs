@@ -12,6 +12,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, fchownat, pipe, read};
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
+use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,16 @@ pub enum Ownership {
     Idmapped,
     /// The tree's owner is changed for the run and put back at the seal.
     Changed,
+}
+
+impl fmt::Display for Ownership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ownership::Kept => "kept",
+            Ownership::Idmapped => "idmapped",
+            Ownership::Changed => "changed",
+        })
+    }
 }
 
 /// A call failed.

@@ -184,6 +184,15 @@ impl Ledger {
         }
     }
 
+    /// Tries to write what is owed; what is still owed after it is seen by [`Ledger::is_losing`].
+    pub fn retry(&mut self) {
+        if self.stage == Stage::Open
+            && let Err(failure) = self.settle()
+        {
+            drop(failure);
+        }
+    }
+
     /// Adds the last record. After an error with nothing of it written it may be tried again.
     pub fn seal(&mut self, end: SealInput) -> Result<Sealed, LedgerError> {
         let misplaced = |why| Err(LedgerError::Order { kind: "seal", why });

@@ -92,19 +92,7 @@ fn signal_uid(identity: &Identity) {
 
 /// All descendants of a process, by the parent ids in /proc.
 pub fn of(root: Pid) -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else {
-            continue;
-        };
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
-            continue;
-        };
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
-        if let Some(parent) = parent {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
+    let mut children = by_parent();
     let mut found = HashSet::new();
     let mut pending = vec![root.as_raw()];
     while let Some(pid) = pending.pop() {
@@ -115,4 +103,22 @@ pub fn of(root: Pid) -> Vec<Pid> {
         }
     }
     found.into_iter().map(Pid::from_raw).collect()
+}
+
+/// The children of a process, by the parent ids in /proc.
+pub fn children_of(parent: Pid) -> Vec<Pid> {
+    by_parent().remove(&parent.as_raw()).unwrap_or_default().into_iter().map(Pid::from_raw).collect()
+}
+
+fn by_parent() -> HashMap<i32, Vec<i32>> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
+        if let Some(parent) = parent {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    children
 }
