@@ -450,13 +450,20 @@ impl Origin {
     }
 }
 
-/// Reads one request, head and body, exactly as it came.
-pub fn read_request(stream: &mut TcpStream) -> String {
+/// Reads up to an empty line, or to the end.
+pub fn read_head(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut byte = [0];
     while !bytes.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
         bytes.push(byte[0]);
     }
+    bytes
+}
+
+/// Reads one request, head and body, exactly as it came.
+pub fn read_request(stream: &mut TcpStream) -> String {
+    let mut bytes = read_head(stream);
+    let mut byte = [0];
     let head = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
     let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
     if let Some(length) = length {
