@@ -1,1 +1,8 @@
-//! (to be written)
+//! Set-up with privilege, read back, undone in reverse.
+pub mod account;
+pub mod firewall;
+pub mod home;
+pub mod mountinfo;
+pub mod mounts;
+pub mod reserve;
+pub mod workspace;

@@ -1,1 +1,2 @@
-//! (to be written)
+//! What sees denials that others made.
+pub mod nflog;

@@ -4,6 +4,8 @@ use super::authority::{Authority, Host, Name};
 use super::entry::{self, BadEntry, Entry, Pattern};
 use std::collections::HashMap;
 
+include!(concat!(env!("OUT_DIR"), "/allowlists.rs"));
+
 /// Entries, found by name: one look-up for the host and one for each name above it, however long the list.
 #[derive(Debug, Clone, Default)]
 pub struct Allowlist {

@@ -152,6 +152,18 @@ fn the_file_form_has_comments_and_names_its_bad_line() {
     );
 }
 
+#[test]
+fn the_compiled_list_holds_205_entries_that_parse() {
+    let list = list(&NIST_HIGH);
+    assert_eq!(list.len(), 205);
+    assert_eq!(
+        verdict(&list, "s3.eu-west-1.amazonaws.com:443"),
+        "*.amazonaws.com"
+    );
+    assert_eq!(verdict(&list, "amazonaws.com:443"), DENY);
+    assert_eq!(verdict(&list, "pypi.org:22"), PORT);
+}
+
 proptest! {
     /// The look-up by label against a plain scan of every entry.
     #[test]

@@ -1,0 +1,2 @@
+//! Each value's text form.
+use super::*;

@@ -1,0 +1,41 @@
+//! What a server of the world has seen, in order, with a way to wait for more.
+
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// A list that servers append to and tests read.
+pub(crate) struct Seen<T> {
+    entries: Mutex<Vec<T>>,
+    grown: Condvar,
+}
+
+impl<T: Clone> Seen<T> {
+    pub(crate) fn new() -> Seen<T> {
+        Seen {
+            entries: Mutex::new(Vec::new()),
+            grown: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn push(&self, entry: T) {
+        self.entries
+            .lock()
+            .expect("no panic while held")
+            .push(entry);
+        self.grown.notify_all();
+    }
+
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.entries.lock().expect("no panic while held").clone()
+    }
+
+    /// The entries once there are `count` of them, or those that there are after `timeout`.
+    pub(crate) fn wait_for(&self, count: usize, timeout: Duration) -> Vec<T> {
+        let entries = self.entries.lock().expect("no panic while held");
+        let (entries, _) = self
+            .grown
+            .wait_timeout_while(entries, timeout, |entries| entries.len() < count)
+            .expect("no panic while held");
+        entries.clone()
+    }
+}
