@@ -2,11 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn now<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 /// A reader that gives its bytes in pieces of one size.

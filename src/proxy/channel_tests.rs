@@ -1,14 +1,10 @@
 use super::*;
-use crate::ledger::record::Object;
+use crate::ledger::record::Evidence;
 use nix::sys::socket::{ControlMessage, sendmsg};
 use proptest::prelude::*;
 
 fn denial(host: &str) -> Denial {
-    let object = Object {
-        host: Some(host.to_owned()),
-        port: Some(443),
-        ..Object::default()
-    };
+    let object = Object { host: Some(host.to_owned()), port: Some(443), ..Object::default() };
     Denial::observed(Axis::Network, Mechanism::Proxy, "CONNECT", object, "default-deny", "not_allowed")
 }
 
@@ -23,12 +19,7 @@ fn put(socket: &OwnedFd, bytes: &[u8]) {
 }
 
 fn now<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
 #[test]
@@ -64,8 +55,23 @@ fn a_denial_is_the_proxys_whatever_the_sender_claims() {
     claimed.attempt = 9;
     claimed.count = 0;
     claimed.errno = Some("EPERM".to_owned());
+    claimed.object.path = Some("/etc/shadow".to_owned());
     put(&proxy, &encode(Message { id: 7, report: Report::Denial(claimed) }).unwrap());
     assert_eq!(receiver.drain().unwrap().reports, [(7, Report::Denial(denial("a.test")))]);
+}
+
+#[test]
+fn text_is_made_harmless_and_counts_are_bounded() {
+    let (proxy, mut receiver) = bare();
+    let mut claimed = denial("a\u{1b}[31m.test");
+    claimed.object.text = Some("x\n{\"kind\":\"seal\"}".to_owned());
+    claimed.rule = "r\u{202e}".to_owned();
+    claimed.count = u64::MAX;
+    put(&proxy, &encode(Message { id: 1, report: Report::Denial(claimed) }).unwrap());
+    let Some((_, Report::Denial(read))) = receiver.drain().unwrap().reports.pop() else { panic!() };
+    assert_eq!(read.object.host.as_deref(), Some(r"a\x1b[31m.test"));
+    assert_eq!(read.object.text.as_deref(), Some(r#"x\x0a{"kind":"seal"}"#));
+    assert_eq!((read.rule.as_str(), read.count), (r"r\u{202e}", COUNT_LIMIT));
 }
 
 #[test]
@@ -110,27 +116,24 @@ fn descriptors_sent_along_are_not_taken() {
 #[test]
 fn one_call_takes_so_many_and_the_next_takes_the_rest() {
     let (proxy, mut receiver) = bare();
-    let message = encode(Message { id: 1, report: Report::Denial(denial("a.test")) }).unwrap();
+    nix::sys::socket::setsockopt(&proxy, nix::sys::socket::sockopt::SndBuf, &(1 << 20)).unwrap();
     let mut sent = 0;
-    let mut taken = 0;
-    // A socket's queue holds fewer messages than one call takes, so it is filled again while it is drained.
-    while send(proxy.as_raw_fd(), &message, MsgFlags::MSG_DONTWAIT).is_ok() {
+    while send(proxy.as_raw_fd(), b"x", MsgFlags::MSG_DONTWAIT).is_ok() {
         sent += 1;
     }
-    loop {
-        let received = receiver.drain().unwrap();
-        assert!(received.reports.len() <= DRAIN_LIMIT);
-        if received.reports.is_empty() {
-            break;
-        }
-        taken += received.reports.len();
+    assert!(sent > DRAIN_LIMIT as u64, "{sent}");
+    assert_eq!(receiver.drain().unwrap().rejected, DRAIN_LIMIT as u64);
+    let mut taken = DRAIN_LIMIT as u64;
+    while taken < sent {
+        taken += receiver.drain().unwrap().rejected;
     }
     assert_eq!(taken, sent);
 }
 
 #[test]
 fn a_record_that_is_not_acknowledged_in_time_is_none() {
-    let (recorder, _receiver) = pair().unwrap();
+    let (mut recorder, _receiver) = pair().unwrap();
+    recorder.patience = Duration::from_millis(20);
     let outcome = now(recorder.denial(denial("a.test")));
     assert!(matches!(outcome, Err(Unrecorded::Late { id: 1, .. })), "{outcome:?}");
 }

@@ -52,11 +52,9 @@ fn the_limit_is_on_the_whole_head() {
 
 #[test]
 fn only_http_1_1_without_close_persists() {
-    for (version, connection, persists) in [
-        ("HTTP/1.1", "keep-alive", true),
-        ("HTTP/1.1", "x, Close", false),
-        ("HTTP/1.0", "keep-alive", false),
-    ] {
+    for (version, connection, persists) in
+        [("HTTP/1.1", "keep-alive", true), ("HTTP/1.1", "x, Close", false), ("HTTP/1.0", "keep-alive", false)]
+    {
         let text = format!("GET http://a.test/ {version}\r\nHost: x\r\nConnection: {connection}\r\n\r\n");
         let (head, _) = read(text.as_bytes(), []).unwrap().unwrap();
         assert_eq!(head.persists(), persists, "{text}");

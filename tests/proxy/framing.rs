@@ -11,10 +11,7 @@ fn refused(rows: &[(&str, &str)]) {
     for (request, reason) in rows {
         let before = world.records.denials().len();
         let answer = world.send(request.replace("PORT", &port));
-        assert_eq!(
-            answer, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            "{request:?}"
-        );
+        assert_eq!(answer, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "{request:?}");
         let new: Vec<_> = world.records.denials().split_off(before);
         assert_eq!(new.len(), 1, "{request:?}: {new:?}");
         assert_eq!((new[0].rule.as_str(), new[0].reason.as_str()), ("malformed", *reason), "{request:?}");
