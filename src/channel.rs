@@ -1,7 +1,7 @@
 //! Messages between our own processes: one JSON value a packet over an AF_UNIX SOCK_SEQPACKET pair (unix(7)).
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::sys::socket::{AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, send, shutdown, socketpair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -59,6 +59,11 @@ impl Channel {
                 sent => return sent.map(|_| ()).map_err(failed("send")),
             }
         }
+    }
+
+    /// Sends no more: the other end sees its input end once it has read what is under way.
+    pub fn close_our_side(&self) -> Result<(), ChannelError> {
+        shutdown(self.0.as_raw_fd(), Shutdown::Write).map_err(failed("shutdown"))
     }
 
     /// Receives one message, waiting for it; [`ChannelError::Closed`] at the end.

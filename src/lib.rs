@@ -12,6 +12,8 @@ pub mod error;
 pub mod install;
 pub mod ledger;
 pub mod mutation;
+pub mod host;
+pub mod plan;
 pub mod observe;
 pub mod policy;
 pub mod probe;

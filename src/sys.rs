@@ -381,3 +381,18 @@ pub fn is_open(number: RawFd) -> bool {
     // SAFETY: F_GETFD only asks.
     unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
 }
+
+/// Closes every descriptor from 3 up but those named: for a forked child that keeps nothing else of its parent's.
+pub fn close_all_but(kept: &[RawFd]) -> Result<()> {
+    let mut kept: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for fd in kept {
+        if fd > from {
+            // SAFETY: all arguments are integers; the child's other owners of these numbers never run again.
+            Errno::result(unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) })?;
+        }
+        from = fd + 1;
+    }
+    close_from(from, false)
+}

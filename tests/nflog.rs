@@ -117,3 +117,72 @@ fn what_another_run_left_is_not_taken_for_ours() {
         }
     );
 }
+
+#[test]
+fn every_refusal_is_one_record_that_names_its_rule() {
+    let _outside = Outside::new();
+    let mut log = NfLog::bind(RUN).unwrap();
+    let spec = WallSpec {
+        nflog_group: log.group(),
+        control_plane_ports: vec![8500],
+        resolvers: vec![OUTSIDE4.parse().unwrap()],
+        ..spec()
+    };
+    let wall = firewall::install(&spec).unwrap();
+    let expected = [
+        ("tcp 169.254.169.254 80", "metadata", "tcp"),
+        ("tcp fd00:ec2::254 80", "metadata", "tcp"),
+        ("tcp 10.1.2.3 443", "private-range", "tcp"),
+        ("tcp fd12::1 443", "private-range", "tcp"),
+        ("udp 224.0.0.1 9999", "private-range", "udp"),
+        ("udp ff02::1%inside 9999", "private-range", "udp"),
+        ("tcp 11.22.33.9 443", "default-deny", "tcp"),
+        ("udp 2a00:1:2:3::9 443", "default-deny", "udp"),
+        ("ping 11.22.33.9", "default-deny", "icmp"),
+        ("ping 2a00:1:2:3::9", "default-deny", "icmpv6"),
+        ("udp 11.22.33.9 53", "dns", "udp"),
+        ("tcp 11.22.33.2 443", "dns", "tcp"),
+        ("tcp 127.0.0.1 8500", "control-plane", "tcp"),
+        ("udp 11.22.33.9 8500", "control-plane", "udp"),
+    ];
+    let outcomes = command(&expected.map(|(act, ..)| act));
+    let mut denials = Vec::new();
+    let drained = log
+        .drain(|logged| denials.push(logged.into_denial()))
+        .unwrap();
+    assert_eq!(
+        (drained.records, drained.lost, drained.foreign),
+        (expected.len() as u64, 0, 0)
+    );
+    for (((act, rule, operation), outcome), denial) in expected.iter().zip(&outcomes).zip(&denials)
+    {
+        assert_eq!(
+            (denial.rule.as_str(), denial.operation.as_str()),
+            (*rule, *operation),
+            "{act}"
+        );
+        let seen = Some(outcome).filter(|_| *operation != "icmpv6");
+        assert_eq!(
+            denial.errno.as_ref(),
+            seen,
+            "{act}: the record says what the command saw"
+        );
+        assert_eq!(denial.subject.uid, Some(UID), "{act}");
+        let words: Vec<_> = act.split_whitespace().collect();
+        assert_eq!(
+            denial.object.addrs,
+            [words[1]
+                .split('%')
+                .next()
+                .unwrap()
+                .parse::<std::net::IpAddr>()
+                .unwrap()]
+        );
+        assert_eq!(
+            denial.object.port.map(|p| p.to_string()).as_deref(),
+            words.get(2).copied()
+        );
+    }
+    let counted: u64 = wall.counters().unwrap().iter().map(|c| c.packets).sum();
+    assert_eq!(counted, expected.len() as u64);
+}

@@ -1,6 +1,5 @@
 //! Confinement of a freshly forked child, in a fixed order, each step read back: the command and every probe take the very same.
 
-pub mod environment;
 pub mod exec;
 pub mod landlock;
 pub mod seccomp;

@@ -100,8 +100,40 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
     }
     if network > Posture::Open {
         refuse_other_families(&mut filter)?;
+        // The first subflow of a multipath connection is judged by the firewall; the kernel opens further ones by itself.
+        // The answer is that of a kernel without it, upon which programs take TCP.
+        filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, REQUEST_MASK, libc::IPPROTO_MPTCP as u64)])?;
     }
     export(&filter.0)
+}
+
+/// What the proxy may call: sockets, memory, time, and no file by name. Everything else is EPERM, which the proxy's own
+/// code never meets.
+const PROXY: &[&str] = &[
+    "accept4", "bind", "brk", "clock_gettime", "clock_nanosleep", "close", "connect", "dup", "epoll_create1", "epoll_ctl",
+    "epoll_pwait", "epoll_wait", "eventfd2", "exit", "exit_group", "fcntl", "futex", "getpeername", "getpid", "getrandom", "getrlimit",
+    "getsockname", "getsockopt", "gettid", "ioctl", "listen", "madvise", "mmap", "mprotect", "mremap", "munmap", "nanosleep", "pipe2",
+    "poll", "ppoll", "prlimit64", "read", "readv", "recvfrom", "recvmsg", "restart_syscall", "rt_sigaction", "rt_sigprocmask",
+    "rt_sigreturn", "sched_getaffinity", "sched_yield", "sendmsg", "sendto", "setsockopt", "shutdown", "sigaltstack", "socketpair",
+    "splice", "write", "writev",
+];
+
+/// The proxy's own filter: an allowlist, with sockets of the inet families and of no other.
+pub fn proxy_program() -> Result<Vec<u8>, FilterError> {
+    let start = |source| FilterError::Rule { call: "(default)", source };
+    let mut context = ScmpFilterContext::new(ScmpAction::Errno(libc::EPERM)).map_err(start)?;
+    context.set_ctl_nnp(false).map_err(start)?;
+    for call in PROXY {
+        let rule = |source| FilterError::Rule { call, source };
+        let number = ScmpSyscall::from_name(call).map_err(rule)?;
+        context.add_rule(ScmpAction::Allow, number).map_err(rule)?;
+    }
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let rule = |source| FilterError::Rule { call: "socket", source };
+        let number = ScmpSyscall::from_name("socket").map_err(rule)?;
+        context.add_rule_conditional(ScmpAction::Allow, number, &[masked(0, REQUEST_MASK, family as u64)]).map_err(rule)?;
+    }
+    export(&context)
 }
 
 fn masked(argument: u32, mask: u64, value: u64) -> ScmpArgCompare {

@@ -26,12 +26,31 @@ pub struct MountPlan {
     pub whole_read_only: bool,
     /// The writable set.
     pub writable: Vec<Writable>,
+    /// Read-only again, inside what is writable.
+    pub read_only_within: Vec<PathBuf>,
     /// set-id bits and file capabilities are void on every mount.
     pub nosuid: bool,
     /// Files mounted over files of the image.
     pub files: Vec<Overlay>,
     /// Files and directories replaced by an empty one that nobody but root may open.
     pub masks: Vec<PathBuf>,
+}
+
+impl MountPlan {
+    /// Every tree that is read-only.
+    pub fn protected_trees(&self) -> Vec<PathBuf> {
+        let root = self.whole_read_only.then(|| PathBuf::from("/"));
+        root.into_iter().chain(self.read_only.iter().cloned()).chain(self.read_only_within.iter().cloned()).collect()
+    }
+
+    /// Whether a path must be read-only: the innermost of the paths that hold it decides.
+    pub fn protects(&self, path: &Path) -> bool {
+        let depth = |holding: &Path| path.starts_with(holding).then(|| holding.components().count());
+        let writable = self.writable.iter().filter_map(|w| depth(&w.path)).max();
+        let trees = self.read_only.iter().chain(&self.read_only_within).filter_map(|t| depth(t)).max();
+        let protected = if self.whole_read_only { trees.max(Some(1)) } else { trees };
+        protected.is_some() && protected > writable
+    }
 }
 
 /// A path that the command may write.
@@ -116,14 +135,14 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
         }
     } else {
         for path in plan.read_only.iter().filter(|_| !mutation::left_out("read-only")) {
-            let tree = clone_tree(path, true)?;
-            let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
-            sys::mount_setattr(tree.as_fd(), true, &read_only).map_err(failed("mount_setattr", path))?;
-            attach(&tree, path)?;
+            cover_read_only(path)?;
         }
     }
     for (path, tree) in writable.iter().filter(|_| !mutation::left_out("writable")) {
         attach(tree, path)?;
+    }
+    for path in plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only")) {
+        cover_read_only(path)?;
     }
     covers.attach()?;
     if plan.nosuid && !mutation::left_out("nosuid") {
@@ -135,6 +154,14 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
 
 fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
     sys::move_mount(tree.as_fd(), pin(path)?.as_fd()).map_err(failed("move_mount", path))
+}
+
+/// Mounts a tree over itself, read-only with everything beneath it.
+fn cover_read_only(path: &Path) -> Result<(), MountError> {
+    let tree = clone_tree(path, true)?;
+    let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
+    sys::mount_setattr(tree.as_fd(), true, &read_only).map_err(failed("mount_setattr", path))?;
+    attach(&tree, path)
 }
 
 fn set_recursively(path: &Path, attribute: u64) -> Result<(), MountError> {
@@ -239,10 +266,7 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
         if plan.nosuid && !mutation::left_out("nosuid") && !mount.has("nosuid") {
             return not_as_planned(mount, "set-id bits still count");
         }
-        let within = |tree: &Path| mountinfo::under(&mount.point, tree);
-        let protected = plan.whole_read_only || plan.read_only.iter().any(|tree| within(tree));
-        let exempt = plan.writable.iter().any(|w| within(&w.path));
-        if protected && !exempt && !mutation::left_out("read-only") && !mount.read_only() {
+        if plan.protects(&mount.point) && !mutation::left_out("read-only") && !mount.read_only() {
             return not_as_planned(mount, "it is writable");
         }
     }
@@ -250,7 +274,8 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
     let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
-    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
+    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only);
+    let trees = trees.chain(&plan.read_only_within).filter(|_| !mutation::left_out("read-only"));
     for path in covered.chain(masked).chain(writable).chain(trees) {
         if !attached(path) {
             return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });

@@ -1,2 +1,3 @@
 //! What sees denials that others made.
+pub mod evidence;
 pub mod nflog;

@@ -6,9 +6,8 @@ use super::entry::Entry;
 use super::harness::{Harness, HarnessName};
 use super::layer::Layer;
 use super::level::{Level, Postures};
-use super::values::{
-    EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, PolicyPath, TrustRange, User,
-};
+use super::path::PolicyPath;
+use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, TrustRange, User};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::num::NonZeroU16;
@@ -328,7 +327,7 @@ impl Policy {
             workdir: self.filesystem.workdir.clone(),
             user: self.privilege.user.clone(),
             control_plane_port: self.privilege.control_plane_ports.clone(),
-            harness: Some(self.harness.clone()),
+            harness: Some(self.harness),
             env_pass: self.environment.pass.clone(),
             env_drop: self.environment.drop.clone(),
             clear_env: Some(self.environment.clear),

@@ -137,8 +137,10 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
 
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in facts.caller {
-        let kept = !policy.environment.clear && !(restricted && is_dropped(name));
-        if passed(name) || (kept && !named(&policy.environment.drop, name)) {
+        let lost = policy.environment.clear
+            || named(&policy.environment.drop, name)
+            || (restricted && is_dropped(name));
+        if passed(name) || !lost {
             env.entry(name.clone()).or_insert_with(|| value.clone());
         }
     }

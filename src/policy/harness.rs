@@ -3,7 +3,8 @@
 
 use super::entry::Entry;
 use super::environment::Variable;
-use super::values::{BadValue, PolicyPath};
+use super::path::PolicyPath;
+use super::values::BadValue;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;

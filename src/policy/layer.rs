@@ -4,7 +4,8 @@
 use super::axis::Posture;
 use super::harness::HarnessName;
 use super::level::Level;
-use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyPath, TrustRange, User};
+use super::path::PolicyPath;
+use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, TrustRange, User};
 use super::{Entry, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;

@@ -6,6 +6,7 @@ pub mod axis;
 pub mod effective;
 pub mod layer;
 pub mod level;
+pub mod path;
 pub mod show;
 pub mod values;
 
@@ -26,6 +27,7 @@ pub use effective::{Policy, PolicyError, Unholdable};
 pub use entry::{BadEntry, Entry};
 pub use layer::Layer;
 pub use level::{Level, Postures};
+pub use path::PolicyPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use trees::Trees;
 pub use values::{BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, User};

@@ -1,7 +1,7 @@
 //! Which addresses a name may resolve to, whatever name it is.
 //!
 //! An address that is not public is denied, unless a trusted range opens it. What a trusted range opens:
-//! - the addresses it covers, in every block that [`super::special`] does not close for good;
+//! - the addresses it covers, in every block that the table does not close for good (6to4, multicast);
 //! - a metadata address, a loopback address or one of the machine's own only when the range is exactly that address
 //!   (`/32`, `/128`): a wide range named for a mirror must not open them with it;
 //! - an address that carries an IPv4 address inside (NAT64, ISATAP) only when it covers the outer address. An

@@ -2,13 +2,14 @@
 
 use super::entry::Entry;
 use super::level::Level;
+use super::path::PolicyPath;
 use ipnet::IpNet;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A text that is no value of its kind. The message names the value and what is accepted, in one line.
@@ -26,7 +27,7 @@ pub struct BadValue {
 }
 
 impl BadValue {
-    pub(super) fn new(what: &'static str, value: &str, accepted: impl Into<String>) -> BadValue {
+    pub(crate) fn new(what: &'static str, value: &str, accepted: impl Into<String>) -> BadValue {
         BadValue {
             what,
             value: value.to_owned(),
@@ -35,7 +36,7 @@ impl BadValue {
         }
     }
 
-    fn because(mut self, why: impl fmt::Display) -> BadValue {
+    pub(super) fn because(mut self, why: impl fmt::Display) -> BadValue {
         self.why = Some(why.to_string());
         self
     }
@@ -103,7 +104,13 @@ impl FromStr for TrustRange {
                 "a network in CIDR form, such as 10.1.0.0/16 or fd12::/16",
             )
         };
-        let net: IpNet = text.parse().map_err(|_| bad())?;
+        // ipnet's own parser takes 010.0.0.0/8, which other parsers read as 8.0.0.0/8; the standard library's doesn't.
+        let (addr, length) = text.split_once('/').ok_or_else(bad)?;
+        let addr: IpAddr = addr.parse().map_err(|_| bad())?;
+        let digits = length.bytes().all(|byte| byte.is_ascii_digit())
+            && (length == "0" || !length.starts_with('0'));
+        let length = length.parse().ok().filter(|_| digits).ok_or_else(bad)?;
+        let net = IpNet::new(addr, length).map_err(|_| bad())?;
         if net.addr() != net.network() {
             return Err(bad().because(format!("it has host bits; the network is {}", net.trunc())));
         }
@@ -120,69 +127,6 @@ impl FromStr for TrustRange {
 impl fmt::Display for TrustRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// An absolute path, or one below the command's home that starts with `~`; without `.`, `..` and doubled slashes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PolicyPath(String);
-
-impl PolicyPath {
-    /// The path with `~` replaced by the command's home.
-    pub fn resolve(&self, home: &Path) -> PathBuf {
-        match self.0.strip_prefix('~') {
-            Some(rest) => home.join(rest.trim_start_matches('/')),
-            None => PathBuf::from(&self.0),
-        }
-    }
-
-    /// The path as policies spell it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for PolicyPath {
-    type Err = BadValue;
-
-    fn from_str(text: &str) -> Result<PolicyPath, BadValue> {
-        let bad = || {
-            BadValue::new(
-                "path",
-                text,
-                "an absolute path, or ~/… below the command's home",
-            )
-        };
-        let (start, rest) = match text.strip_prefix('~') {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => ("~", rest),
-            Some(_) => return Err(bad().because("another user's home can't be named by ~")),
-            None if text.starts_with('/') => ("", text),
-            None => return Err(bad()),
-        };
-        if text.contains('\0') {
-            return Err(bad().because("it holds a NUL"));
-        }
-        let mut canonical = start.to_owned();
-        for component in Path::new(rest).components() {
-            match component {
-                Component::Normal(name) => {
-                    canonical.push('/');
-                    canonical.push_str(&name.to_string_lossy());
-                }
-                Component::ParentDir => return Err(bad().because("it holds ..")),
-                _ => {}
-            }
-        }
-        if canonical.is_empty() {
-            canonical.push('/');
-        }
-        Ok(PolicyPath(canonical))
-    }
-}
-
-impl fmt::Display for PolicyPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -31,7 +31,9 @@ pub struct Surroundings {
     pub nosuid: bool,
     /// Files mounted over the image's, with their content.
     pub overlays: Vec<(PathBuf, Vec<u8>)>,
-    /// The proxy's address.
+    /// Whether egress must go through a proxy.
+    pub egress_proxy: bool,
+    /// The proxy's address, if it was started.
     pub proxy: Option<SocketAddrV4>,
     /// Whether all of loopback is open to the command.
     pub loopback_open: bool,

@@ -116,7 +116,7 @@ impl Spec {
 impl Needs {
     fn is_met(self, run: &Surroundings) -> bool {
         match self {
-            Needs::Proxy => run.proxy.is_some(),
+            Needs::Proxy => run.egress_proxy,
             Needs::ControlPlane => !run.control_plane_ports.is_empty(),
             Needs::Scopes => run.scopes,
             Needs::Loopback => run.loopback_open,

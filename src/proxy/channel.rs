@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 use tokio::net::UnixDatagram;
 use tokio::sync::oneshot;
@@ -68,6 +68,11 @@ pub struct ChannelRecorder {
 }
 
 impl ChannelRecorder {
+    /// The socket's number, for the process that closes everything else; `None` once a runtime watches it.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.bare.borrow().as_ref().map(AsRawFd::as_raw_fd)
+    }
+
     /// Takes the proxy's end: a connected, non-blocking AF_UNIX SOCK_SEQPACKET socket.
     pub fn new(socket: OwnedFd) -> ChannelRecorder {
         ChannelRecorder {

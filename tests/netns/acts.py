@@ -19,6 +19,17 @@ def tcp(host, port, *options):
     assert s.recv(5) == b"hello"
 
 
+def mptcp(host, port):
+    s = socket.socket(family(host), socket.SOCK_STREAM, 262)
+    s.settimeout(5)
+    s.connect((host, int(port)))
+
+
+def udplite(host, port):
+    s = socket.socket(family(host), socket.SOCK_DGRAM, 136)
+    s.sendto(b"datagram", (host, int(port)))
+
+
 # A datagram that is sent; "echo" wants it back.
 def udp(host, port, *options):
     s = socket.socket(family(host), socket.SOCK_DGRAM)

@@ -3,9 +3,9 @@
 #![allow(dead_code)]
 
 use nix::sched::{CloneFlags, unshare};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, TcpListener, UdpSocket};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub fn run(line: &str) -> String {
 pub fn nft(script: &str) {
     let mut child = Command::new("nft")
         .args(["-f", "-"])
-        .stdin(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
         .spawn()
         .unwrap();
     child
@@ -57,6 +57,7 @@ pub fn enter() {
 
 /// What reached the peer: the protocol and the bytes.
 pub struct Outside {
+    namespace: String,
     arrived: Receiver<(&'static str, Vec<u8>)>,
 }
 
@@ -81,10 +82,11 @@ impl Outside {
             let arrive_tcp = arrive.clone();
             std::thread::spawn(move || {
                 for stream in tcp.incoming() {
-                    let _ = stream.unwrap().write_all(b"hello");
+                    // Told before it is answered, so that arrivals are told in the order of the acts.
                     if arrive_tcp.send(("tcp", Vec::new())).is_err() {
                         return;
                     }
+                    let _ = stream.unwrap().write_all(b"hello");
                 }
             });
             up.send(()).unwrap();
@@ -103,7 +105,10 @@ impl Outside {
         go.send(()).unwrap();
         is_up.recv().unwrap();
         run("ip route add default dev inside; ip -6 route add default dev inside");
-        let outside = Outside { arrived };
+        let outside = Outside {
+            namespace: format!("--net=/proc/{}/task/{tid}/ns/net", std::process::id()),
+            arrived,
+        };
         // Neighbour discovery and a link that is still coming up delay the first packets.
         assert_eq!(
             root(&[
@@ -124,6 +129,11 @@ impl Outside {
             .recv_timeout(Duration::from_secs(5))
             .expect("something should have arrived");
         assert_eq!(arrived, protocol);
+    }
+
+    /// What `acts` give when root tries them from outside.
+    pub fn act(&self, acts: &[&str]) -> Vec<String> {
+        outcomes(Command::new("nsenter").arg(&self.namespace), acts)
     }
 
     /// Nothing has arrived: a datagram that root sends now is the next.
@@ -151,16 +161,50 @@ pub fn root(acts: &[&str]) -> Vec<String> {
 }
 
 fn act(uid: u32, acts: &[&str]) -> Vec<String> {
-    let out = Command::new("setpriv")
-        .args([
-            &format!("--reuid={uid}"),
-            &format!("--regid={uid}"),
-            "--clear-groups",
-        ])
-        .args(["/usr/bin/python3", "-c", include_str!("acts.py")])
-        .args(acts)
-        .output()
-        .unwrap();
+    outcomes(&mut as_uid(uid), acts)
+}
+
+/// A program run by `uid`, to be named as the next argument.
+pub fn as_uid(uid: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([
+        &format!("--reuid={uid}"),
+        &format!("--regid={uid}"),
+        "--clear-groups",
+    ]);
+    command
+}
+
+/// The interpreter with the script of acts.
+pub const ACTS: [&str; 3] = ["/usr/bin/python3", "-c", include_str!("acts.py")];
+
+/// The command's own server on every address, which ends with this value.
+pub struct Server(Child);
+
+impl Server {
+    /// Starts it and waits until it listens.
+    pub fn start(port: u16) -> Server {
+        let mut command = as_uid(UID);
+        let command = command.args(ACTS).arg(format!("serve {port}"));
+        let mut server = Server(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "serving\n");
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn outcomes(command: &mut Command, acts: &[&str]) -> Vec<String> {
+    let out = command.args(ACTS).args(acts).output().unwrap();
     assert!(
         out.status.success(),
         "{}",

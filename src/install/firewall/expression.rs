@@ -271,8 +271,8 @@ fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
 /// An expression by name, its attributes by number.
 pub(super) type Meaning = (String, Vec<(u16, Vec<u8>)>);
 
-/// A rule's meaning without what the kernel adds: a counter's state left
-/// out. Two rules with the same meaning are the same rule.
+/// A rule's meaning without what the kernel adds: a counter's state is left out. Two rules with the same meaning are
+/// the same rule.
 pub(super) fn meaning(rule: &[ListAttribute<ExpressionAttribute>]) -> Vec<Meaning> {
     rule.iter()
         .map(|element| match element {

@@ -34,6 +34,9 @@
 //! apart from the rest, and only TCP answers are accepted ahead of the control-plane ports: a forged opening of a TCP
 //! conversation leads nowhere, as the host outside has sent no SYN.
 //!
+//! What remains is what is meant: whoever outside can send to this machine can hold a conversation with the command,
+//! for as long as connection tracking remembers it (for UDP 30 to 120 seconds after the last packet).
+//!
 //! # Own addresses
 //! `meta oif` in an output chain is the device chosen before address translation, so in `late` it can't be relied on:
 //! a destination must also be one of this machine's addresses as they were at installation. An address that the
@@ -41,8 +44,8 @@
 //!
 //! # What no rule on a socket's uid can see
 //! Packets of sockets that the kernel opens on a process's behalf have no opener: `AF_SMC`, `AF_RXRPC`, `AF_RDS`,
-//! `AF_TIPC`, further subflows of MPTCP, and group membership reports (IGMP, MLD). The families are refused by
-//! seccomp, not here.
+//! `AF_TIPC`, the first packet of a further MPTCP subflow (what follows it is judged), and group membership reports
+//! (IGMP, MLD). The families are refused by seccomp, not here.
 
 use super::expression::{Rule, Side, host};
 use super::{Egress, Loopback, WallSpec};

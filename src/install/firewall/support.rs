@@ -40,7 +40,8 @@ impl Support {
 ///
 /// The rules go into one transaction whose last part names a table that does not exist, so that the kernel takes all
 /// of it back: it answers for every part and nothing is ever in force or announced. It does load the modules that
-/// the expressions are in, where they are modules.
+/// the expressions are in, where they are modules, and connection tracking is on for that moment. Taking it back
+/// waits for the kernel's grace periods: some 10 ms.
 ///
 /// # Errors
 /// [`FirewallError`] when nothing can be told, as where there is no netfilter socket to be had. A part that the
