@@ -11,8 +11,12 @@ mod http;
 mod limits;
 #[path = "proxy/names.rs"]
 mod names;
+#[path = "proxy/origin.rs"]
+mod origin;
 #[path = "proxy/record.rs"]
 mod record;
+#[path = "proxy/resolver.rs"]
+mod resolver;
 #[path = "proxy/rig.rs"]
 mod rig;
 #[path = "proxy/tunnels.rs"]

@@ -40,12 +40,7 @@ pub enum Recode {
 }
 
 /// Passes exactly `length` bytes.
-pub async fn pass_length<R, W>(
-    from: &mut Inflow<R>,
-    to: &mut W,
-    length: u64,
-    pulse: &Pulse,
-) -> Result<(), BodyError>
+pub async fn pass_length<R, W>(from: &mut Inflow<R>, to: &mut W, length: u64, pulse: &Pulse) -> Result<(), BodyError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -57,9 +52,7 @@ where
             return Err(BodyError::Truncated);
         }
         let count = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
-        to.write_all(&bytes[..count])
-            .await
-            .map_err(BodyError::Write)?;
+        to.write_all(&bytes[..count]).await.map_err(BodyError::Write)?;
         from.consume(count);
         left -= count as u64;
         pulse.beat();
@@ -68,11 +61,7 @@ where
 }
 
 /// Passes everything up to the connection's end.
-pub async fn pass_all<R, W>(
-    from: &mut Inflow<R>,
-    to: &mut W,
-    pulse: &Pulse,
-) -> Result<(), BodyError>
+pub async fn pass_all<R, W>(from: &mut Inflow<R>, to: &mut W, pulse: &Pulse) -> Result<(), BodyError>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
@@ -152,10 +141,7 @@ async fn line<R: AsyncRead + Unpin>(from: &mut Inflow<R>) -> Result<Vec<u8>, Bod
         let bytes = from.unused();
         let shown = &bytes[..bytes.len().min(LINE_LIMIT)];
         if let Some(end) = shown.iter().position(|&b| b == b'\n') {
-            let line = shown[..end]
-                .strip_suffix(b"\r")
-                .ok_or(Malformed::Chunk)?
-                .to_vec();
+            let line = shown[..end].strip_suffix(b"\r").ok_or(Malformed::Chunk)?.to_vec();
             from.consume(end + 1);
             return Ok(line);
         }
@@ -170,25 +156,17 @@ async fn line<R: AsyncRead + Unpin>(from: &mut Inflow<R>) -> Result<Vec<u8>, Bod
 
 /// A chunk's size: 1 to 16 hexadecimal digits, then nothing or extensions.
 fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
-    let digits = line
-        .iter()
-        .position(|b| !b.is_ascii_hexdigit())
-        .unwrap_or(line.len());
+    let digits = line.iter().position(|b| !b.is_ascii_hexdigit()).unwrap_or(line.len());
     let (size, extension) = line.split_at(digits);
     if !(1..=16).contains(&size.len()) {
         return Err(Malformed::Chunk);
     }
-    let extended = extension.first() == Some(&b';')
-        && extension
-            .iter()
-            .all(|&b| b == b'\t' || b == b' ' || b.is_ascii_graphic());
+    let extended =
+        extension.first() == Some(&b';') && extension.iter().all(|&b| b == b'\t' || b == b' ' || b.is_ascii_graphic());
     if !extension.is_empty() && !extended {
         return Err(Malformed::Chunk);
     }
-    std::str::from_utf8(size)
-        .ok()
-        .and_then(|text| u64::from_str_radix(text, 16).ok())
-        .ok_or(Malformed::Chunk)
+    std::str::from_utf8(size).ok().and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or(Malformed::Chunk)
 }
 
 #[cfg(test)]

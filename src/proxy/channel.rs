@@ -5,7 +5,8 @@
 //! The proxy is the less trusted side: the supervisor takes nothing from it but the fields of a report.
 
 use super::record::{Recorder, Unrecorded};
-use crate::ledger::record::{Denial, Evidence, Infrastructure, Mechanism, Subject};
+use crate::ledger::escape::printable;
+use crate::ledger::record::{Denial, Infrastructure, Mechanism, Object};
 use crate::policy::Axis;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
@@ -26,6 +27,9 @@ const ACKNOWLEDGE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Most reports that one [`ReportReceiver::drain`] takes, so that no sender can hold the supervisor.
 const DRAIN_LIMIT: usize = 256;
+
+/// Most refusals that one record may stand for; the proxy folds those of 100 ms.
+const COUNT_LIMIT: u64 = 1 << 20;
 
 /// What the proxy reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +63,8 @@ pub struct ChannelRecorder {
     watched: OnceCell<UnixDatagram>,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
+    /// How long an acknowledgement is waited for.
+    patience: Duration,
 }
 
 impl ChannelRecorder {
@@ -74,6 +80,7 @@ impl ChannelRecorder {
             watched: OnceCell::new(),
             next: Cell::new(1),
             waiting: RefCell::new(HashMap::new()),
+            patience: ACKNOWLEDGE_LIMIT,
         }
     }
 
@@ -97,12 +104,9 @@ impl ChannelRecorder {
             socket.send(&message).await.map_err(failure("send"))?;
             wait.await.map_err(|_| Unrecorded::Closed)
         };
-        let outcome = tokio::time::timeout(ACKNOWLEDGE_LIMIT, done).await;
+        let outcome = tokio::time::timeout(self.patience, done).await;
         self.waiting.borrow_mut().remove(&id);
-        outcome.unwrap_or(Err(Unrecorded::Late {
-            id,
-            after: ACKNOWLEDGE_LIMIT,
-        }))
+        outcome.unwrap_or(Err(Unrecorded::Late { id, after: self.patience }))
     }
 }
 
@@ -191,7 +195,7 @@ impl ReportReceiver {
     /// Takes what is there, at most 256 messages, without waiting; call it again when the descriptor is readable.
     ///
     /// Whatever the sender claims, a denial comes out as one of the network, made by the proxy and seen by it, with
-    /// no attempt number and a count of at least 1. Text is as the sender wrote it: the ledger's writer escapes it.
+    /// no attempt number, no subject and no path, and its text has no control or hidden character.
     /// Errors: recv(2)'s, except that a reset counts as closed.
     pub fn drain(&mut self) -> io::Result<Received> {
         let mut received = Received::default();
@@ -228,26 +232,36 @@ impl ReportReceiver {
     }
 }
 
-/// The report with everything set that the proxy has no say in.
+/// The report with everything set that the proxy has no say in, and its text made harmless once more.
 fn own(report: Report) -> Report {
+    let text = |text: String| printable(&text).into_owned();
+    let object = |object: Object| Object {
+        host: object.host.map(text),
+        port: object.port,
+        addrs: object.addrs,
+        path: None,
+        text: object.text.map(text),
+    };
     match report {
         Report::Denial(claimed) => {
-            let object = claimed.object;
             let mut denial = Denial::observed(
                 Axis::Network,
                 Mechanism::Proxy,
-                &claimed.operation,
-                object,
-                &claimed.rule,
-                &claimed.reason,
+                &printable(&claimed.operation),
+                object(claimed.object),
+                &printable(&claimed.rule),
+                &printable(&claimed.reason),
             );
-            denial.evidence = Evidence::EnforcementObserved;
             denial.http_status = claimed.http_status;
-            denial.count = claimed.count.max(1);
-            denial.subject = Subject::default();
+            denial.count = claimed.count.clamp(1, COUNT_LIMIT);
             Report::Denial(denial)
         }
-        failure => failure,
+        Report::Infrastructure(claimed) => Report::Infrastructure(Infrastructure {
+            operation: text(claimed.operation),
+            object: object(claimed.object),
+            cause: text(claimed.cause),
+            http_status: claimed.http_status,
+        }),
     }
 }
 

@@ -53,12 +53,10 @@ pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(),
         };
         wire = match target {
             Ok(Target::Tunnel(authority)) => return connect(wire, core, authority).await,
-            Ok(Target::Exchange { authority, path }) => {
-                match forward(wire, core, &head, authority, &path).await? {
-                    Some(wire) => wire,
-                    None => return Ok(()),
-                }
-            }
+            Ok(Target::Exchange { authority, path }) => match forward(wire, core, &head, authority, &path).await? {
+                Some(wire) => wire,
+                None => return Ok(()),
+            },
             Err(why) => {
                 let text = [head.method.as_bytes(), b" ", &head.target].concat();
                 return refuse_malformed(wire, core, &text, &why).await;
@@ -81,9 +79,8 @@ async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Dur
     deadline = deadline.min(Instant::now() + core.limits.head);
     loop {
         let bytes = wire.inflow.unused();
-        let found = scan
-            .advance(bytes)
-            .and_then(|range| range.map(|r| Ok((r.end, head::parse(&bytes[r])?))).transpose());
+        let found =
+            scan.advance(bytes).and_then(|range| range.map(|r| Ok((r.end, head::parse(&bytes[r])?))).transpose());
         match found {
             Ok(Some((length, head))) => {
                 wire.inflow.consume(length);
@@ -104,11 +101,7 @@ async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Dur
 }
 
 /// Serves a CONNECT.
-async fn connect<R: Recorder>(
-    mut wire: Wire,
-    core: &Core<R>,
-    authority: Authority,
-) -> Result<(), Unrecorded> {
+async fn connect<R: Recorder>(mut wire: Wire, core: &Core<R>, authority: Authority) -> Result<(), Unrecorded> {
     let permit = match admit(core, "CONNECT", authority).await? {
         Ok(permit) => permit,
         Err(status) => return answer_and_end(wire, core, status).await,
@@ -170,13 +163,7 @@ async fn forward<R: Recorder>(
         Exchanged::Failed(cause) => {
             let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
             let status = cause.status();
-            let failure = record::failed(
-                "exchange",
-                permit.authority(),
-                &addrs,
-                cause.to_string(),
-                Some(status),
-            );
+            let failure = record::failed("exchange", permit.authority(), &addrs, cause.to_string(), Some(status));
             core.recorder.infrastructure(failure).await?;
             answer_and_end(wire, core, status).await.map(|()| None)
         }
@@ -206,8 +193,7 @@ async fn admit<R: Recorder>(
                 Unresolved::Timeout => 504,
                 _ => 502,
             };
-            let failure =
-                record::failed("resolve", &authority, &[], cause.to_string(), Some(status));
+            let failure = record::failed("resolve", &authority, &[], cause.to_string(), Some(status));
             core.recorder.infrastructure(failure).await?;
             Ok(Err(status))
         }
@@ -215,10 +201,7 @@ async fn admit<R: Recorder>(
 }
 
 /// Connects to what is permitted. A failure is on record when this returns, with the status to answer.
-async fn reach<R: Recorder>(
-    core: &Core<R>,
-    permit: &Permit,
-) -> Result<Result<Wire, u16>, Unrecorded> {
+async fn reach<R: Recorder>(core: &Core<R>, permit: &Permit) -> Result<Result<Wire, u16>, Unrecorded> {
     let reached = dial(permit, core.limits.connect).await;
     let (cause, status) = match reached {
         Ok(stream) => match Wire::new(stream) {
@@ -243,11 +226,7 @@ async fn refuse_malformed<R: Recorder>(
     answer_and_end(wire, core, 400).await
 }
 
-async fn answer_and_end<R: Recorder>(
-    mut wire: Wire,
-    core: &Core<R>,
-    status: u16,
-) -> Result<(), Unrecorded> {
+async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, status: u16) -> Result<(), Unrecorded> {
     let bytes = answer::bare(status, After::Close);
     if wire.send(&bytes, core.limits.head).await.is_ok() {
         wire.end().await;

@@ -57,14 +57,7 @@ impl Folds {
 impl<R: Recorder> Core<R> {
     /// Takes the parts together.
     pub fn new(judge: Judge, recorder: R, limits: Limits) -> Core<R> {
-        Core {
-            judge,
-            recorder,
-            limits,
-            late: Folds::default(),
-            failure: RefCell::new(None),
-            failed: Notify::new(),
-        }
+        Core { judge, recorder, limits, late: Folds::default(), failure: RefCell::new(None), failed: Notify::new() }
     }
 
     /// Tells that something could not be recorded: the proxy ends.

@@ -51,12 +51,8 @@ impl DialError {
 /// They are tried in order; the next one after 250 ms, or at once when none is pending. The first connection wins.
 pub async fn dial(permit: &Permit, limit: Duration) -> Result<TcpStream, DialError> {
     let race = race(permit.addresses());
-    let (judged, stream) = timeout_at(Instant::now() + limit, race)
-        .await
-        .map_err(|_| DialError::Timeout(limit))??;
-    let found = stream
-        .peer_addr()
-        .map_err(|cause| DialError::Connect { addr: judged, cause })?;
+    let (judged, stream) = timeout_at(Instant::now() + limit, race).await.map_err(|_| DialError::Timeout(limit))??;
+    let found = stream.peer_addr().map_err(|cause| DialError::Connect { addr: judged, cause })?;
     if found.ip().to_canonical() != judged.ip() || found.port() != judged.port() {
         return Err(DialError::WrongPeer { judged, found });
     }

@@ -214,8 +214,8 @@ where
             Version::Http11 => Recode::Chunked,
             Version::Http10 => Recode::Plain,
         };
-        let delimited = framing != ResponseFraming::UntilEnd
-            && !(framing == ResponseFraming::Chunked && recode == Recode::Plain);
+        let delimited =
+            framing != ResponseFraming::UntilEnd && !(framing == ResponseFraming::Chunked && recode == Recode::Plain);
         let after = match delimited && request.persists() {
             true => After::Keep,
             false => After::Close,
@@ -234,18 +234,12 @@ where
             ResponseFraming::Chunked => pass_chunked(from, to, recode, pulse).await,
             ResponseFraming::UntilEnd => pass_all(from, to, pulse).await,
         };
-        return passed
-            .map(|()| Responded::Whole(after))
-            .map_err(|_| RespondError::Client);
+        return passed.map(|()| Responded::Whole(after)).map_err(|_| RespondError::Client);
     }
     Err(BadResponse::Interim.into())
 }
 
-async fn send<W: AsyncWrite + Unpin>(
-    to: &mut W,
-    head: &[u8],
-    answered: &Cell<bool>,
-) -> Result<(), RespondError> {
+async fn send<W: AsyncWrite + Unpin>(to: &mut W, head: &[u8], answered: &Cell<bool>) -> Result<(), RespondError> {
     answered.set(true);
     to.write_all(head).await.map_err(|_| RespondError::Client)
 }

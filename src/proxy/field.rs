@@ -23,10 +23,7 @@ impl Field {
 
 /// The members of a comma-separated list, without white space and without the empty ones.
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value
-        .split(|&b| b == b',')
-        .map(<[u8]>::trim_ascii)
-        .filter(|m| !m.is_empty())
+    value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|m| !m.is_empty())
 }
 
 /// Whether any field of this name lists this member.
@@ -40,14 +37,7 @@ pub fn is_token(byte: u8) -> bool {
 }
 
 /// Fields that say something about one connection and are never passed on, whoever sent them.
-const ONE_HOP: [&str; 6] = [
-    "connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const ONE_HOP: [&str; 6] = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
 /// The fields that are passed on: without those of one hop, those that `Connection` names, and all of `Proxy-`.
 ///
@@ -67,10 +57,7 @@ mod tests {
     use super::*;
 
     fn field(name: &str, value: &str) -> Field {
-        Field {
-            name: name.to_owned(),
-            value: value.as_bytes().to_vec(),
-        }
+        Field { name: name.to_owned(), value: value.as_bytes().to_vec() }
     }
 
     #[test]

@@ -52,8 +52,7 @@ impl Head {
     /// Whether the sender wants the connection kept after this exchange (RFC 9112, 9.3). HTTP/1.0 connections
     /// are never kept.
     pub fn persists(&self) -> bool {
-        self.version == Version::Http11
-            && !super::field::any_lists(&self.fields, "connection", "close")
+        self.version == Version::Http11 && !super::field::any_lists(&self.fields, "connection", "close")
     }
 }
 
@@ -137,11 +136,7 @@ impl<'a> RequestLine<'a> {
             _ => return Err(Malformed::Version),
         };
         let method = std::str::from_utf8(method).map_err(|_| Malformed::RequestLine)?;
-        Ok(RequestLine {
-            method,
-            target,
-            version,
-        })
+        Ok(RequestLine { method, target, version })
     }
 }
 
@@ -175,19 +170,10 @@ pub fn parse(bytes: &[u8]) -> Result<Head, Malformed> {
     if hosts > 1 || (hosts == 0 && line.version == Version::Http11) {
         return Err(Malformed::Host);
     }
-    if fields
-        .iter()
-        .any(|f| f.is("expect") && !f.value.eq_ignore_ascii_case(b"100-continue"))
-    {
+    if fields.iter().any(|f| f.is("expect") && !f.value.eq_ignore_ascii_case(b"100-continue")) {
         return Err(Malformed::Expect);
     }
-    Ok(Head {
-        method: line.method.to_owned(),
-        target: line.target.to_vec(),
-        version: line.version,
-        framing,
-        fields,
-    })
+    Ok(Head { method: line.method.to_owned(), target: line.target.to_vec(), version: line.version, framing, fields })
 }
 
 /// The lines of a head without their CRLF, the empty one at its end left out.
@@ -195,10 +181,7 @@ fn lines(bytes: &[u8]) -> Result<Vec<&[u8]>, Malformed> {
     let mut lines = Vec::new();
     let mut rest = bytes;
     loop {
-        let end = rest
-            .iter()
-            .position(|&b| b == b'\n')
-            .ok_or(Malformed::RequestLine)?;
+        let end = rest.iter().position(|&b| b == b'\n').ok_or(Malformed::RequestLine)?;
         let line = rest[..end].strip_suffix(b"\r").ok_or(Malformed::BareLf)?;
         rest = &rest[end + 1..];
         match (line.is_empty(), rest.is_empty()) {
@@ -214,24 +197,15 @@ pub fn field(line: &[u8]) -> Result<Field, Malformed> {
     if line.first().is_some_and(|b| matches!(b, b' ' | b'\t')) {
         return Err(Malformed::FoldedField);
     }
-    let colon = line
-        .iter()
-        .position(|&b| b == b':')
-        .ok_or(Malformed::FieldName)?;
+    let colon = line.iter().position(|&b| b == b':').ok_or(Malformed::FieldName)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     if name.is_empty() || !name.iter().all(|&b| is_token(b)) {
         return Err(Malformed::FieldName);
     }
-    if value
-        .iter()
-        .any(|&b| (b < 0x20 && b != b'\t') || b == 0x7f)
-    {
+    if value.iter().any(|&b| (b < 0x20 && b != b'\t') || b == 0x7f) {
         return Err(Malformed::ControlByte);
     }
-    Ok(Field {
-        name: String::from_utf8_lossy(name).into_owned(),
-        value: value.trim_ascii().to_vec(),
-    })
+    Ok(Field { name: String::from_utf8_lossy(name).into_owned(), value: value.trim_ascii().to_vec() })
 }
 
 /// Where the body ends; anything that two readers could read differently is refused (RFC 9112, 6.1 and 6.3).

@@ -22,11 +22,7 @@ pub struct Inflow<R> {
 impl<R: AsyncRead + Unpin> Inflow<R> {
     /// An inflow with nothing read yet.
     pub fn new(reader: R) -> Inflow<R> {
-        Inflow {
-            reader,
-            buffer: Vec::new(),
-            used: 0,
-        }
+        Inflow { reader, buffer: Vec::new(), used: 0 }
     }
 
     /// What is there and not used.

@@ -75,14 +75,7 @@ impl Judge {
         address_limit: usize,
         resolve_limit: Duration,
     ) -> Judge {
-        Judge {
-            allowlist,
-            rules,
-            resolver,
-            listener,
-            address_limit,
-            resolve_limit,
-        }
+        Judge { allowlist, rules, resolver, listener, address_limit, resolve_limit }
     }
 
     /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
@@ -116,17 +109,13 @@ impl Judge {
                 }
             }
         }
-        let addresses: Vec<SocketAddr> = alternating(&addrs)
-            .map(|addr| SocketAddr::new(addr, authority.port))
-            .collect();
+        let addresses: Vec<SocketAddr> =
+            alternating(&addrs).map(|addr| SocketAddr::new(addr, authority.port)).collect();
         if addresses.is_empty() {
             let cause = Unresolved::NoAddress("an empty answer".to_owned());
             return Judgement::Unresolved(cause);
         }
-        Judgement::Permitted(Permit {
-            authority: authority.clone(),
-            addresses,
-        })
+        Judgement::Permitted(Permit { authority: authority.clone(), addresses })
     }
 
     /// The address rules for a host: who lists an address by itself trusts exactly that address.
@@ -139,11 +128,7 @@ impl Judge {
 }
 
 fn refused(rule: &str, reason: &str, addrs: Vec<IpAddr>) -> Judgement {
-    Judgement::Refused(Refusal {
-        rule: rule.to_owned(),
-        reason: reason.to_owned(),
-        addrs,
-    })
+    Judgement::Refused(Refusal { rule: rule.to_owned(), reason: reason.to_owned(), addrs })
 }
 
 /// The addresses, the families by turns, IPv6 first (RFC 8305, 4).

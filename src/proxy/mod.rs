@@ -121,11 +121,7 @@ fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
 /// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
 ///
 /// Raises the soft limit on descriptors to the hard one first.
-pub fn run<R: Recorder>(
-    listener: TcpListener,
-    spec: ProxySpec,
-    recorder: R,
-) -> Result<Infallible, ProxyError> {
+pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<Infallible, ProxyError> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| setup("getrlimit")(e.into()))?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| setup("setrlimit")(e.into()))?;
     tokio::runtime::Builder::new_current_thread()
@@ -138,11 +134,7 @@ pub fn run<R: Recorder>(
 /// Serves on a loopback listener, within a current-thread runtime, until something ends it.
 ///
 /// Errors: see [`ProxyError`]. Dropping the future ends every connection.
-pub async fn serve<R: Recorder>(
-    listener: TcpListener,
-    spec: ProxySpec,
-    recorder: R,
-) -> Result<Infallible, ProxyError> {
+pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<Infallible, ProxyError> {
     let local = listener.local_addr().map_err(setup("getsockname"))?;
     if !(local.is_ipv4() && local.ip().is_loopback()) {
         return Err(ProxyError::NotLoopback(local));
@@ -152,8 +144,7 @@ pub async fn serve<R: Recorder>(
     listener.set_nonblocking(true).map_err(setup("fcntl"))?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?;
 
-    let resolver = resolve::Resolver::new(spec.dns)
-        .map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
+    let resolver = resolve::Resolver::new(spec.dns).map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
     let judge = judge::Judge::new(
         spec.allowlist,
         spec.address_rules,

@@ -2,14 +2,13 @@
 
 use super::judge::Refusal;
 use super::malformed::Malformed;
+pub use crate::ledger::escape::TEXT_LIMIT;
+use crate::ledger::escape::escape;
 use crate::ledger::record::{Denial, Infrastructure, Mechanism, Object};
 use crate::policy::{Authority, Axis};
 use std::future::Future;
 use std::net::IpAddr;
 use std::time::Duration;
-
-/// Most bytes of text from a client in one record, escapes included.
-pub const TEXT_LIMIT: usize = 4 * 1024;
 
 /// The rule of a denial whose request could not be read in one way only.
 pub const RULE_MALFORMED: &str = "malformed";
@@ -44,10 +43,7 @@ pub trait Recorder: 'static {
     fn denial(&self, denial: Denial) -> impl Future<Output = Result<(), Unrecorded>>;
 
     /// Writes a failure of the world outside.
-    fn infrastructure(
-        &self,
-        failure: Infrastructure,
-    ) -> impl Future<Output = Result<(), Unrecorded>>;
+    fn infrastructure(&self, failure: Infrastructure) -> impl Future<Output = Result<(), Unrecorded>>;
 
     /// Does the recorder's own reading for as long as the proxy lives, and gives the reason when nothing can be
     /// recorded any more.
@@ -84,10 +80,7 @@ pub fn malformed(text: &[u8], why: &Malformed) -> Denial {
         true => String::from_utf8_lossy(method).into_owned(),
         false => "request".to_owned(),
     };
-    let object = Object {
-        text: Some(escape(text, TEXT_LIMIT)),
-        ..Object::default()
-    };
+    let object = Object { text: Some(escape(text, TEXT_LIMIT)), ..Object::default() };
     let mut denial = denial(&operation, object, RULE_MALFORMED, why.reason());
     denial.http_status = Some(400);
     denial
@@ -114,23 +107,6 @@ pub fn failed(
         cause: escape(cause.as_bytes(), TEXT_LIMIT),
         http_status: status,
     }
-}
-
-/// The bytes as printable ASCII of at most `limit` bytes, everything else as `\xNN`.
-fn escape(bytes: &[u8], limit: usize) -> String {
-    let mut text = String::new();
-    for &byte in bytes {
-        let shown = match byte {
-            b'\\' => "\\\\".to_owned(),
-            b' '..=b'~' => char::from(byte).to_string(),
-            _ => format!("\\x{byte:02x}"),
-        };
-        if text.len() + shown.len() > limit {
-            break;
-        }
-        text.push_str(&shown);
-    }
-    text
 }
 
 #[cfg(test)]

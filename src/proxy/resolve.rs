@@ -35,11 +35,7 @@ impl Dns {
     /// Reads the contents of resolv.conf(5) and hosts(5). Lines that are neither are passed over, as by the C
     /// library; search domains and `ndots` are not used.
     pub fn from_files(resolv_conf: &[u8], hosts: &[u8]) -> Dns {
-        let mut dns = Dns {
-            nameservers: Vec::new(),
-            hosts: BTreeMap::new(),
-            timeout: Duration::from_secs(5),
-        };
+        let mut dns = Dns { nameservers: Vec::new(), hosts: BTreeMap::new(), timeout: Duration::from_secs(5) };
         for line in String::from_utf8_lossy(resolv_conf).lines() {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
@@ -118,11 +114,7 @@ impl Resolver {
             let provider = TokioRuntimeProvider::default();
             pools.push(NameServerPool::from_config([config], context, provider));
         }
-        Ok(Resolver {
-            dns,
-            pools,
-            first: Cell::new(0),
-        })
+        Ok(Resolver { dns, pools, first: Cell::new(0) })
     }
 
     /// The addresses of `name` (lower case, no trailing dot): IPv6 first, each once, at least one.
@@ -134,15 +126,8 @@ impl Resolver {
         }
         let mut query = Name::from_ascii(name).map_err(|e| Unresolved::Failed(e.to_string()))?;
         query.set_fqdn(true);
-        let both = async {
-            tokio::join!(
-                self.ask(&query, RecordType::AAAA),
-                self.ask(&query, RecordType::A)
-            )
-        };
-        let (v6, v4) = tokio::time::timeout(deadline, both)
-            .await
-            .map_err(|_| Unresolved::Timeout)?;
+        let both = async { tokio::join!(self.ask(&query, RecordType::AAAA), self.ask(&query, RecordType::A)) };
+        let (v6, v4) = tokio::time::timeout(deadline, both).await.map_err(|_| Unresolved::Timeout)?;
         match (v6, v4) {
             (Ok(mut addrs), Ok(v4)) => {
                 addrs.extend(v4.into_iter().filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>());
@@ -160,14 +145,8 @@ impl Resolver {
         for step in 0..self.pools.len() {
             let at = (first + step) % self.pools.len();
             let query = Query::query(name.clone(), kind);
-            let answer = self.pools[at]
-                .lookup(query, DnsRequestOptions::default())
-                .first_answer()
-                .await;
-            let unreached = matches!(
-                answer,
-                Err(NetError::Timeout | NetError::Io(_) | NetError::NoConnections)
-            );
+            let answer = self.pools[at].lookup(query, DnsRequestOptions::default()).first_answer().await;
+            let unreached = matches!(answer, Err(NetError::Timeout | NetError::Io(_) | NetError::NoConnections));
             outcome = match answer {
                 Ok(response) => addresses(name, kind, &response.answers),
                 Err(e) if e.is_no_records_found() => Err(Unresolved::NoAddress(short(&e))),
@@ -196,11 +175,7 @@ fn short(error: &NetError) -> String {
 fn addresses(name: &Name, kind: RecordType, answers: &[Record]) -> Result<Vec<IpAddr>, Unresolved> {
     let mut name = name.clone();
     for _ in 0..CHAIN_LIMIT {
-        let own = || {
-            answers
-                .iter()
-                .filter(|r| r.dns_class == DNSClass::IN && r.name == name)
-        };
+        let own = || answers.iter().filter(|r| r.dns_class == DNSClass::IN && r.name == name);
         let mut addrs: Vec<IpAddr> = Vec::new();
         for record in own().filter(|r| r.record_type() == kind) {
             let addr = record.data.ip_addr();
@@ -218,9 +193,7 @@ fn addresses(name: &Name, kind: RecordType, answers: &[Record]) -> Result<Vec<Ip
             None => return Err(Unresolved::NoAddress("no record of the name".to_owned())),
         }
     }
-    Err(Unresolved::NoAddress(
-        "the CNAME chain has a loop or more than 16 names".to_owned(),
-    ))
+    Err(Unresolved::NoAddress("the CNAME chain has a loop or more than 16 names".to_owned()))
 }
 
 #[cfg(test)]
@@ -274,10 +247,7 @@ mod tests {
               options ndots:5 timeout:2\n",
             b"127.0.0.1 localhost\n::1 localhost ip6-localhost # six\n11.22.33.9 Mirror.Test. mirror\nx y\n",
         );
-        assert_eq!(
-            dns.nameservers,
-            ["11.22.33.1:53".parse().unwrap(), "[2a00:1:2:3::1]:53".parse().unwrap()]
-        );
+        assert_eq!(dns.nameservers, ["11.22.33.1:53".parse().unwrap(), "[2a00:1:2:3::1]:53".parse().unwrap()]);
         assert_eq!(dns.timeout, Duration::from_secs(2));
         assert_eq!(dns.hosts["mirror.test"], ["11.22.33.9".parse::<IpAddr>().unwrap()]);
         assert_eq!(dns.hosts["localhost"].len(), 2);

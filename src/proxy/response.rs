@@ -67,10 +67,7 @@ impl ResponseHead {
             fields: response
                 .headers
                 .iter()
-                .map(|h| Field {
-                    name: h.name.to_owned(),
-                    value: h.value.trim_ascii().to_vec(),
-                })
+                .map(|h| Field { name: h.name.to_owned(), value: h.value.trim_ascii().to_vec() })
                 .collect(),
         };
         Ok(Some((head, length)))
@@ -95,16 +92,12 @@ impl ResponseHead {
         }
         match (length, codings.as_slice()) {
             (None, []) => Ok(ResponseFraming::UntilEnd),
-            (None, [coding]) if coding.value.eq_ignore_ascii_case(b"chunked") => {
-                Ok(ResponseFraming::Chunked)
-            }
-            (Some(length), []) if length.iter().all(u8::is_ascii_digit) => {
-                std::str::from_utf8(length)
-                    .ok()
-                    .and_then(|text| text.parse().ok())
-                    .map(ResponseFraming::Length)
-                    .ok_or(BadResponse::Framing)
-            }
+            (None, [coding]) if coding.value.eq_ignore_ascii_case(b"chunked") => Ok(ResponseFraming::Chunked),
+            (Some(length), []) if length.iter().all(u8::is_ascii_digit) => std::str::from_utf8(length)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .map(ResponseFraming::Length)
+                .ok_or(BadResponse::Framing),
             _ => Err(BadResponse::Framing),
         }
     }
@@ -156,7 +149,11 @@ mod tests {
             ("GET", "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", Err(BadResponse::Framing)),
             ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", Ok(Chunked)),
             ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", Err(BadResponse::Framing)),
-            ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", Err(BadResponse::Framing)),
+            (
+                "GET",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+                Err(BadResponse::Framing),
+            ),
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Ok(None)),
             ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", Ok(None)),
             ("GET", "HTTP/1.1 204 No Content\r\n\r\n", Ok(None)),

@@ -29,10 +29,7 @@ impl Wire {
     pub fn new(stream: TcpStream) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         let (reader, out) = stream.into_split();
-        Ok(Wire {
-            inflow: Inflow::new(reader),
-            out,
-        })
+        Ok(Wire { inflow: Inflow::new(reader), out })
     }
 
     /// Sends `bytes`, within `limit`.

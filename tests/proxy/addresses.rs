@@ -52,19 +52,16 @@ fn n06_a_chain_is_judged_by_the_name_asked_for_and_the_addresses_at_its_end() {
     let entries = ["good.test", "bad.test", "cut.test", "loop.test", "stranger.test"].map(|h| format!("{h}:{port}"));
     let world = world(&entries, |name, _, _| {
         Answer::Records(match name {
-            "good.test" => vec![
-                ("good.test", "CNAME", "not-listed.test".into()),
-                ("not-listed.test", "A", "127.0.0.1".into()),
-            ],
-            "bad.test" => vec![
-                ("bad.test", "CNAME", "internal.test".into()),
-                ("internal.test", "A", "10.0.0.5".into()),
-            ],
+            "good.test" => {
+                vec![("good.test", "CNAME", "not-listed.test".into()), ("not-listed.test", "A", "127.0.0.1".into())]
+            }
+            "bad.test" => {
+                vec![("bad.test", "CNAME", "internal.test".into()), ("internal.test", "A", "10.0.0.5".into())]
+            }
             "cut.test" => vec![("cut.test", "CNAME", "internal.test".into())],
-            "loop.test" => vec![
-                ("loop.test", "CNAME", "loop2.test".into()),
-                ("loop2.test", "CNAME", "loop.test".into()),
-            ],
+            "loop.test" => {
+                vec![("loop.test", "CNAME", "loop2.test".into()), ("loop2.test", "CNAME", "loop.test".into())]
+            }
             _ => vec![("another.test", "A", "127.0.0.1".into())],
         })
     });
@@ -117,12 +114,8 @@ fn n07_one_resolution_an_attempt_and_its_answer_is_what_counts() {
         _ => addrs(&["127.0.0.2", "169.254.169.254"]),
     };
     type First = fn() -> Answer;
-    let flips: [(First, u16); 4] = [
-        (empty, 502),
-        (|| Answer::Code(2), 502),
-        (|| Answer::Code(3), 502),
-        (|| addrs(&["127.0.0.1"]), 200),
-    ];
+    let flips: [(First, u16); 4] =
+        [(empty, 502), (|| Answer::Code(2), 502), (|| Answer::Code(3), 502), (|| addrs(&["127.0.0.1"]), 200)];
     for (first, code) in flips {
         for path in ["GET", "CONNECT"] {
             let origin = Origin::plain();

@@ -102,7 +102,7 @@ fn n03_bytes_that_split_parsers_are_refused_before_any_question() {
     assert!(world.resolver.questions().is_empty());
     for denial in world.records.denials() {
         let text = denial.object.text.or(denial.object.host).unwrap();
-        assert!(text.bytes().all(|b| (b' '..=b'~').contains(&b)), "{text}");
+        assert!(!text.chars().any(ringfence::ledger::escape::is_hidden), "{text:?}");
     }
 }
 
@@ -113,8 +113,20 @@ fn n04_only_four_decimal_parts_are_an_ipv4_address() {
     let entries = [format!("*.wild.test:{port}"), format!("11.22.33.44:{port}")];
     let world = world(&entries, |_, _, _| addrs(&["0.0.0.0"]));
     let spellings = [
-        "127.1", "0177.0.0.1", "0x7f.0.0.1", "0x7f000001", "2130706433", "017700000001", "127.0.0.01",
-        "012.0.0.1", "0", "127.0.0.1.", "1.2.3", "256.1.1.1", "1.2.3.4.5", "4294967296",
+        "127.1",
+        "0177.0.0.1",
+        "0x7f.0.0.1",
+        "0x7f000001",
+        "2130706433",
+        "017700000001",
+        "127.0.0.01",
+        "012.0.0.1",
+        "0",
+        "127.0.0.1.",
+        "1.2.3",
+        "256.1.1.1",
+        "1.2.3.4.5",
+        "4294967296",
     ];
     for host in spellings {
         assert_eq!(status(&world.connect_to(&format!("{host}:{port}"))), 400, "{host}");
@@ -140,9 +152,9 @@ fn n10_every_path_in_gives_the_same_verdict() {
     let request = |path: &str, authority: &str| match path {
         "GET" => format!("GET http://{authority}/ HTTP/1.1\r\nHost: x\r\n\r\n"),
         "POST" => format!("POST http://{authority}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"),
-        "UPGRADE" => format!(
-            "GET http://{authority}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-        ),
+        "UPGRADE" => {
+            format!("GET http://{authority}/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        }
         _ => format!("CONNECT {authority} HTTP/1.1\r\nHost: x\r\n\r\n"),
     };
     let canonical = [(port.to_string(), true), ("22".to_owned(), false), ("25".to_owned(), false)];
