@@ -65,7 +65,8 @@ fn a_file_in_each_protected_tree_is_refused_with_erofs() {
         assert_eq!(said.code, Some(0), "{said}");
     }
     for tree in TREES {
-        let attempt = format!("echo x > {tree}/open/file && rm {tree}/open/file && echo written");
+        let attempt =
+            format!("echo x > {tree}/open/new-file && rm {tree}/open/new-file && echo written");
         let said = fence.as_nobody(&attempt);
         assert_eq!(
             said.out, "written\n",
@@ -73,7 +74,7 @@ fn a_file_in_each_protected_tree_is_refused_with_erofs() {
         );
     }
     let attempts = TREES.map(|tree| {
-        format!("for path in {tree}/file {tree}/open/file; do (echo x > $path) 2>&1 && echo \"written $path\"; done")
+        format!("for path in {tree}/new-file {tree}/open/new-file; do (echo x > $path) 2>&1 && echo \"written $path\"; done")
     });
     let ended = fence.run(&FLAGS, &format!("{}; true", attempts.join("\n")));
     let lines: Vec<&str> = ended.said.out.lines().collect();
@@ -213,7 +214,8 @@ fn privilege_is_not_regained() {
 fn sudo_does_not_help() {
     let fence = Fence::new();
     let grant = "command -v sudo >/dev/null && echo '#12345 ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/test && \
-                 echo 'agent:x:12345:12345::/tmp:/bin/sh' >> /etc/passwd";
+                 echo 'agent:x:12345:12345::/tmp:/bin/sh' >> /etc/passwd && \
+                 echo 'agent:*:20000::::::' >> /etc/shadow";
     let said = fence.as_root(grant);
     assert_eq!(said.code, Some(0), "sudo is installed (.ci/deps): {said}");
     let said = fence.as_nobody("sudo -n id -u");
