@@ -31,10 +31,15 @@ pub struct Ended {
 }
 
 impl Fence {
-    /// A new world.
+    /// A new world with the standard servers.
     pub fn new() -> Fence {
         let world = World::new().expect("a closed world");
         let internet = Internet::start(&world).expect("servers outside");
+        Fence::of(world, internet)
+    }
+
+    /// Ringfence in the box of a world that stands.
+    pub fn of(world: World, internet: Internet) -> Fence {
         world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
         Fence {
             internet,
