@@ -103,7 +103,7 @@ fn npm_installs_from_the_registry() {
     let script = format!(
         "cd /workspace && export NODE_EXTRA_CA_CERTS={} NPM_CONFIG_GLOBALCONFIG=/dev/null \
          npm_config_registry=https://registry.npmjs.org/
-         npm install --silent --no-audit --no-fund closed-world >/tmp/npm.log 2>&1 || cat /tmp/npm.log
+         npm install --no-audit --no-fund closed-world >/tmp/npm.log 2>&1 || cat /tmp/npm.log
          node -e 'require(\"closed-world\")'
          node -e 'fetch(\"https://registry.npmjs.org/closed-world\").then(r => console.log(r.status))'",
         world::AUTHORITY_FILE
