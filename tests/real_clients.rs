@@ -104,11 +104,9 @@ fn npm_installs_from_the_registry() {
         "cd /workspace && export NODE_EXTRA_CA_CERTS={} NPM_CONFIG_GLOBALCONFIG=/dev/null \
          npm_config_registry=https://registry.npmjs.org/
          npm install --no-audit --no-fund closed-world >/tmp/npm.log 2>&1 || cat /tmp/npm.log
-         node -e 'require(\"closed-world\")'
-         node -e 'fetch(\"https://registry.npmjs.org/closed-world\").then(r => console.log(r.status))'",
+         node -e 'require(\"closed-world\")'",
         world::AUTHORITY_FILE
     );
     let ended = fence.run(&FLAGS, &script);
-    // Node's own fetch takes the proxy by NODE_USE_ENV_PROXY from version 24 on; before, it is refused as any other.
-    assert!(ended.said.out.starts_with("required\n"), "{ended}");
+    assert!(ended.said.out.ends_with("required\n"), "{ended}");
 }
