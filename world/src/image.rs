@@ -185,6 +185,7 @@ fn furnish(root: &Path) -> Result<(), Error> {
 
 /// Names are resolved by the world's resolver alone.
 fn name_service(root: &Path) -> Result<(), Error> {
+    let own = fs::read_to_string("/proc/sys/kernel/hostname").doing("read the host's name")?;
     for (file, text) in [
         (
             "etc/resolv.conf",
@@ -192,7 +193,7 @@ fn name_service(root: &Path) -> Result<(), Error> {
         ),
         (
             "etc/hosts",
-            "127.0.0.1 localhost\n::1 localhost\n".to_owned(),
+            format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {own}"),
         ),
     ] {
         let path = root.join(file);

@@ -158,9 +158,9 @@ impl Resolver {
             .collect()
     }
 
-    /// Waits until `count` questions have come, at most ten seconds.
-    pub fn wait_for(&self, count: usize) -> Vec<Question> {
-        self.seen.wait_for(count, Duration::from_secs(10))
+    /// Waits until the questions so far are `enough`, at most ten seconds; the answer is those that there are then.
+    pub fn wait_until(&self, enough: impl Fn(&[Question]) -> bool) -> Vec<Question> {
+        self.seen.wait_until(Duration::from_secs(10), enough)
     }
 }
 

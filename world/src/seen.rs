@@ -29,13 +29,18 @@ impl<T: Clone> Seen<T> {
         self.entries.lock().expect("no panic while held").clone()
     }
 
-    /// The entries once there are `count` of them, or those that there are after `timeout`.
-    pub(crate) fn wait_for(&self, count: usize, timeout: Duration) -> Vec<T> {
+    /// The entries once they are `enough`, or those that there are after `timeout`.
+    pub(crate) fn wait_until(&self, timeout: Duration, enough: impl Fn(&[T]) -> bool) -> Vec<T> {
         let entries = self.entries.lock().expect("no panic while held");
         let (entries, _) = self
             .grown
-            .wait_timeout_while(entries, timeout, |entries| entries.len() < count)
+            .wait_timeout_while(entries, timeout, |entries| !enough(entries))
             .expect("no panic while held");
         entries.clone()
+    }
+
+    /// The entries once there are `count` of them, or those that there are after `timeout`.
+    pub(crate) fn wait_for(&self, count: usize, timeout: Duration) -> Vec<T> {
+        self.wait_until(timeout, |entries| entries.len() >= count)
     }
 }

@@ -1,0 +1,178 @@
+//! What the integration tests share: ringfence in the box of a closed world, and the record that a run leaves.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use ringfence::ledger::record::{Body, Denial, Record, Seal, Start};
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use world::{Internet, Said, World};
+
+/// Where the binary lies in the box.
+pub const RINGFENCE: &str = "/usr/local/bin/ringfence";
+/// An unprivileged uid that the suite uses where it needs the same attempt without ringfence.
+pub const NOBODY: u32 = 12_345;
+
+/// A closed world whose box has ringfence, and servers outside.
+pub struct Fence {
+    pub internet: Internet,
+    pub world: World,
+    runs: AtomicU32,
+}
+
+/// A run that is over.
+pub struct Ended {
+    /// The command's status and output.
+    pub said: Said,
+    /// The ledger's path in the box.
+    pub ledger: String,
+    /// The ledger's records in order.
+    pub records: Vec<Record>,
+}
+
+impl Fence {
+    /// A new world with the standard servers.
+    pub fn new() -> Fence {
+        let world = World::new().expect("a closed world");
+        let internet = Internet::start(&world).expect("servers outside");
+        Fence::of(world, internet)
+    }
+
+    /// Ringfence in the box of a world that stands.
+    pub fn of(world: World, internet: Internet) -> Fence {
+        world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
+        Fence {
+            internet,
+            world,
+            runs: AtomicU32::new(0),
+        }
+    }
+
+    /// Runs a script of bash under `ringfence run` with these flags.
+    pub fn run(&self, flags: &[&str], script: &str) -> Ended {
+        let (command, ledger) = self.command(flags, &["bash", "-c", script]);
+        let said = Said::from(self.world.output(command));
+        self.ended(said, ledger)
+    }
+
+    /// The command `ringfence run FLAGS -- ARGUMENTS`, and the path of its ledger, for a test that starts it itself.
+    pub fn command(&self, flags: &[&str], arguments: &[&str]) -> (Command, String) {
+        let ledger = format!(
+            "/var/log/ringfence/{}.jsonl",
+            self.runs.fetch_add(1, Ordering::Relaxed)
+        );
+        let mut command = self.world.command(RINGFENCE);
+        command
+            .arg("run")
+            .args(flags)
+            .args(["--ledger", &ledger, "--"])
+            .args(arguments);
+        (command, ledger)
+    }
+
+    /// Reads a run's ledger; a run that has none has no records.
+    pub fn ended(&self, said: Said, ledger: String) -> Ended {
+        let bytes = self.world.read(&ledger).unwrap_or_default();
+        let text = String::from_utf8(bytes).expect("a ledger is UTF-8");
+        let read = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause} in {line}"))
+        };
+        Ended {
+            said,
+            ledger,
+            records: text.lines().map(read).collect(),
+        }
+    }
+
+    /// The same script as root in the same box, without ringfence.
+    pub fn as_root(&self, script: &str) -> Said {
+        let mut command = self.world.command("bash");
+        command.args(["-c", script]);
+        Said::from(self.world.output(command))
+    }
+
+    /// The same script as an unprivileged user in the same box, without ringfence.
+    pub fn as_nobody(&self, script: &str) -> Said {
+        let mut command = self.world.command("setpriv");
+        let id = NOBODY.to_string();
+        command.args([
+            "--reuid",
+            &id,
+            "--regid",
+            &id,
+            "--clear-groups",
+            "bash",
+            "-c",
+            script,
+        ]);
+        Said::from(self.world.output(command))
+    }
+
+    /// Holds a ledger against `ringfence verify`.
+    pub fn verify(&self, ledger: &str) -> Said {
+        let mut command = self.world.command(RINGFENCE);
+        command.args(["verify", ledger]);
+        Said::from(self.world.output(command))
+    }
+}
+
+impl Ended {
+    /// The first record.
+    pub fn start(&self) -> &Start {
+        match self.records.first().map(|record| &record.body) {
+            Some(Body::Start(start)) => start,
+            other => panic!("the first record is no start but {other:?}\n{self}"),
+        }
+    }
+
+    /// The last record.
+    pub fn seal(&self) -> &Seal {
+        match self.records.last().map(|record| &record.body) {
+            Some(Body::Seal(seal)) => seal,
+            other => panic!("the last record is no seal but {other:?}\n{self}"),
+        }
+    }
+
+    /// The denials in order.
+    pub fn denials(&self) -> Vec<&Denial> {
+        self.records
+            .iter()
+            .filter_map(|record| match &record.body {
+                Body::Denial(denial) => Some(denial),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The denials whose object is this host.
+    pub fn denials_of(&self, host: &str) -> Vec<&Denial> {
+        self.denials()
+            .into_iter()
+            .filter(|denial| denial.object.host.as_deref() == Some(host))
+            .collect()
+    }
+
+    /// The value of a line `KEY=VALUE` of the standard output.
+    pub fn value(&self, key: &str) -> &str {
+        value(&self.said, key)
+    }
+}
+
+/// The value of a line `KEY=VALUE` of the standard output.
+pub fn value<'a>(said: &'a Said, key: &str) -> &'a str {
+    let found = said
+        .out
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("no line {key}=… in {said}"))
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}--- {}", self.said, self.ledger)?;
+        for record in &self.records {
+            writeln!(f, "{:?}", record.body)?;
+        }
+        Ok(())
+    }
+}
