@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::signal::kill;
 use nix::sys::stat::{Mode, lstat};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{LinkatFlags, Pid, getgroups, getresgid, getresuid, linkat, mkdir, unlink};
+use nix::unistd::{AccessFlags, LinkatFlags, access, Pid, getgroups, getresgid, getresuid, linkat, mkdir, unlink};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -202,7 +202,14 @@ fn scratch_name() -> String {
 }
 
 fn create_in(places: &[PathBuf]) -> Vec<String> {
-    places.iter().map(|place| created(&place.join(scratch_name()))).collect()
+    places
+        .iter()
+        .map(|place| match access(place, AccessFlags::X_OK) {
+            // The kernel looks at the directory's mode before it looks at the mount.
+            Err(Errno::EACCES) => "not to be searched".into(),
+            _ => created(&place.join(scratch_name())),
+        })
+        .collect()
 }
 
 fn created(path: &Path) -> String {
