@@ -23,8 +23,7 @@ fn main() -> ExitCode {
     match compile_lists() {
         Ok(source) => {
             let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-            std::fs::write(Path::new(&out).join("allowlists.rs"), source)
-                .expect("OUT_DIR is writable");
+            std::fs::write(Path::new(&out).join("allowlists.rs"), source).expect("OUT_DIR is writable");
             ExitCode::SUCCESS
         }
         Err(fault) => {
@@ -41,11 +40,7 @@ fn compile_lists() -> Result<String, String> {
         let text = std::fs::read_to_string(&file).map_err(|cause| format!("{file}: {cause}"))?;
         let entries = check(&file, &text, promised)?;
         writeln!(source, "/// The {promised} entries of `{file}`.").unwrap();
-        writeln!(
-            source,
-            "pub const {constant}: [&str; {promised}] = {entries:#?};"
-        )
-        .unwrap();
+        writeln!(source, "pub const {constant}: [&str; {promised}] = {entries:#?};").unwrap();
     }
     Ok(source)
 }
@@ -56,22 +51,16 @@ fn check(file: &str, text: &str, promised: usize) -> Result<Vec<String>, String>
     let mut entries = Vec::new();
     let mut last = 0;
     for (line, entry) in entry::entries_of_file(text) {
-        let entry = entry
-            .map_err(|(text, fault)| format!("{file}:{line}: \"{text}\" is no entry: {fault}"))?
-            .to_string();
+        let entry =
+            entry.map_err(|(text, fault)| format!("{file}:{line}: \"{text}\" is no entry: {fault}"))?.to_string();
         if let Some(first) = lines.insert(entry.clone(), line) {
-            return Err(format!(
-                "{file}:{line}: \"{entry}\" stands already in line {first}"
-            ));
+            return Err(format!("{file}:{line}: \"{entry}\" stands already in line {first}"));
         }
         last = line;
         entries.push(entry);
     }
     if entries.len() != promised {
-        return Err(format!(
-            "{file}:{last}: the list has {} entries, not {promised}",
-            entries.len()
-        ));
+        return Err(format!("{file}:{last}: the list has {} entries, not {promised}", entries.len()));
     }
     Ok(entries)
 }

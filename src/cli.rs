@@ -117,22 +117,13 @@ pub struct ReportArgs {
 #[derive(Debug, Clone, Args)]
 pub struct PolicyFlags {
     /// A level (control, non-root, nist-high, locked) or a file (its path holds a / or ends in .toml)
-    #[arg(
-        long,
-        value_name = "LEVEL|FILE",
-        default_value = "nist-high",
-        help_heading = "Policy"
-    )]
+    #[arg(long, value_name = "LEVEL|FILE", default_value = "nist-high", help_heading = "Policy")]
     pub policy: PolicyArg,
     /// What the flags lay over it
     #[command(flatten)]
     pub layer: Layer,
     /// Where the ledger is kept, or what happens when it can't be written (required, degrade); may be given once for each
-    #[arg(
-        long,
-        value_name = "PATH|fd:N|required|degrade",
-        help_heading = "Policy"
-    )]
+    #[arg(long, value_name = "PATH|fd:N|required|degrade", help_heading = "Policy")]
     pub ledger: Vec<LedgerArg>,
 }
 
@@ -155,13 +146,7 @@ impl PolicyFlags {
             LedgerArg::OnFailure(answer) => Some(*answer),
             LedgerArg::Place(_) => None,
         });
-        Policy::load(
-            &self.policy,
-            &Layer {
-                ledger: on_failure,
-                ..self.layer.clone()
-            },
-        )
+        Policy::load(&self.policy, &Layer { ledger: on_failure, ..self.layer.clone() })
     }
 
     /// Where the ledger is to be kept, when the flags say so; the last one counts.
@@ -176,10 +161,7 @@ impl PolicyFlags {
 impl RunFlags {
     /// The labels by key; the last value of a key counts.
     pub fn labels(&self) -> BTreeMap<String, String> {
-        self.label
-            .iter()
-            .map(|label| (label.key.clone(), label.value.clone()))
-            .collect()
+        self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect()
     }
 }
 
@@ -235,20 +217,12 @@ impl FromStr for Label {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Label, BadValue> {
-        let plain = |key: &str| {
-            key.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
-        };
+        let plain = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
         match text.split_once('=') {
-            Some((key, value)) if !key.is_empty() && plain(key) => Ok(Label {
-                key: key.to_owned(),
-                value: value.to_owned(),
-            }),
-            _ => Err(BadValue::new(
-                "label",
-                text,
-                "KEY=VALUE, the key of letters, digits, _, - and .",
-            )),
+            Some((key, value)) if !key.is_empty() && plain(key) => {
+                Ok(Label { key: key.to_owned(), value: value.to_owned() })
+            }
+            _ => Err(BadValue::new("label", text, "KEY=VALUE, the key of letters, digits, _, - and .")),
         }
     }
 }
@@ -299,20 +273,13 @@ where
     match Cli::try_parse_from(&args) {
         Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
         Err(fault) => match fault.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                Ok(Parsed::Text(fault.render().to_string()))
-            }
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(fault.render().to_string())),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                Err(UsageError(format!(
-                    "no subcommand is given; accepted: {}",
-                    subcommands(&args)
-                )))
+                Err(UsageError(format!("no subcommand is given; accepted: {}", subcommands(&args))))
             }
-            ErrorKind::InvalidSubcommand => Err(UsageError(format!(
-                "{}; accepted: {}",
-                one_line(&fault),
-                subcommands(&args)
-            ))),
+            ErrorKind::InvalidSubcommand => {
+                Err(UsageError(format!("{}; accepted: {}", one_line(&fault), subcommands(&args))))
+            }
             _ => Err(UsageError(one_line(&fault))),
         },
     }
@@ -328,10 +295,7 @@ fn subcommands(args: &[OsString]) -> String {
             None => break,
         }
     }
-    at.get_subcommands()
-        .map(clap::Command::get_name)
-        .collect::<Vec<_>>()
-        .join(", ")
+    at.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ")
 }
 
 /// The first paragraph of clap's message in one line, with the argument that it takes the unknown one for.

@@ -11,9 +11,7 @@ fn cli(args: &str) -> Command {
 
 fn fault(args: &str) -> String {
     let args = args.split(' ').filter(|arg| !arg.is_empty());
-    parse(std::iter::once("ringfence").chain(args))
-        .unwrap_err()
-        .to_string()
+    parse(std::iter::once("ringfence").chain(args)).unwrap_err().to_string()
 }
 
 #[test]
@@ -36,14 +34,8 @@ fn every_flag_reaches_the_policy_or_the_run() {
          user = \"1000:1001\"\ncontrol-plane-port = [8901]\nharness = \"codex\"\nenv-pass = [\"LD_PRELOAD\"]\n\
          env-drop = [\"SECRET\"]\nclear-env = true\nledger = \"degrade\"\nleftovers = \"keep\"\n"
     );
-    assert_eq!(
-        args.policy.ledger_place(),
-        Some(&LedgerPlace::Descriptor(7))
-    );
-    assert_eq!(
-        args.run.labels(),
-        BTreeMap::from([("a".into(), "1".into()), ("b".into(), "x=y".into())])
-    );
+    assert_eq!(args.policy.ledger_place(), Some(&LedgerPlace::Descriptor(7)));
+    assert_eq!(args.run.labels(), BTreeMap::from([("a".into(), "1".into()), ("b".into(), "x=y".into())]));
     assert_eq!(args.run.json_status_fd, Some(3));
     assert_eq!(args.command, ["sh", "-c", "--network"]);
     assert_eq!(policy.leftovers, Some(Leftovers::Keep));
@@ -51,9 +43,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
 
 #[test]
 fn the_default_is_nist_high() {
-    let Command::Run(args) = cli("run -- true") else {
-        panic!("not run")
-    };
+    let Command::Run(args) = cli("run -- true") else { panic!("not run") };
     let policy = args.policy.load().unwrap();
     assert_eq!(policy.level_name(), "nist-high");
     assert_eq!(policy.network.loopback, Loopback::All);
@@ -71,10 +61,7 @@ fn every_subcommand_parses() {
     assert!(
         matches!(cli("policy show --policy ./x.toml"), Command::Policy(PolicyCommand::Show(flags)) if flags.policy == PolicyArg::File("./x.toml".into()))
     );
-    assert!(matches!(
-        cli("policy check x"),
-        Command::Policy(PolicyCommand::Check { .. })
-    ));
+    assert!(matches!(cli("policy check x"), Command::Policy(PolicyCommand::Check { .. })));
     assert!(
         matches!(cli("allowlist check a.test b.test:22 --policy locked"), Command::Allowlist(AllowlistCommand::Check { targets, .. }) if targets.len() == 2)
     );
@@ -88,15 +75,10 @@ fn every_subcommand_parses() {
 fn help_and_version_are_text_for_standard_output() {
     for args in ["--help", "run --help", "policy --help", "-h"] {
         let parsed = parse(std::iter::once("ringfence").chain(args.split(' ')));
-        assert!(
-            matches!(parsed, Ok(Parsed::Text(text)) if text.contains("Usage")),
-            "{args}"
-        );
+        assert!(matches!(parsed, Ok(Parsed::Text(text)) if text.contains("Usage")), "{args}");
     }
     let version = parse(["ringfence", "--version"]);
-    assert!(
-        matches!(version, Ok(Parsed::Text(text)) if text == format!("ringfence {}\n", env!("CARGO_PKG_VERSION")))
-    );
+    assert!(matches!(version, Ok(Parsed::Text(text)) if text == format!("ringfence {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
 #[test]
@@ -106,57 +88,24 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
             "run --policy nist-hihg -- true",
             "\"nist-hihg\" is no level; accepted: control, non-root, nist-high, locked, or a file",
         ),
-        (
-            "run --network shut -- true",
-            "\"shut\" is no posture; accepted: open, restricted, locked",
-        ),
-        (
-            "run --harness cursor -- true",
-            "\"cursor\" is no harness; accepted: none, claude-code",
-        ),
-        (
-            "run --user 4294967295 -- true",
-            "\"4294967295\" is no user; accepted:",
-        ),
-        (
-            "run --allow-host a*b.test -- true",
-            "\"a*b.test\" is no allowlist entry ('*' may only",
-        ),
-        (
-            "run --trust-range 10.0.0.1/8 -- true",
-            "it has host bits; the network is 10.0.0.0/8",
-        ),
-        (
-            "run --writable data -- true",
-            "\"data\" is no path; accepted: an absolute path",
-        ),
-        (
-            "run --ledger fd:x -- true",
-            "\"fd:x\" is no ledger; accepted:",
-        ),
-        (
-            "run --label x -- true",
-            "\"x\" is no label; accepted: KEY=VALUE",
-        ),
+        ("run --network shut -- true", "\"shut\" is no posture; accepted: open, restricted, locked"),
+        ("run --harness cursor -- true", "\"cursor\" is no harness; accepted: none, claude-code"),
+        ("run --user 4294967295 -- true", "\"4294967295\" is no user; accepted:"),
+        ("run --allow-host a*b.test -- true", "\"a*b.test\" is no allowlist entry ('*' may only"),
+        ("run --trust-range 10.0.0.1/8 -- true", "it has host bits; the network is 10.0.0.0/8"),
+        ("run --writable data -- true", "\"data\" is no path; accepted: an absolute path"),
+        ("run --ledger fd:x -- true", "\"fd:x\" is no ledger; accepted:"),
+        ("run --label x -- true", "\"x\" is no label; accepted: KEY=VALUE"),
         ("run --json-status-fd -1 -- true", "-1"),
-        (
-            "run --loopback some -- true",
-            "\"some\" is no loopback setting; accepted: all, proxy, or ports",
-        ),
-        (
-            "run --leftovers burn -- true",
-            "\"burn\" is no word for leftovers; accepted: kill, keep",
-        ),
+        ("run --loopback some -- true", "\"some\" is no loopback setting; accepted: all, proxy, or ports"),
+        ("run --leftovers burn -- true", "\"burn\" is no word for leftovers; accepted: kill, keep"),
         ("run --control-plane-port 0 -- true", "--control-plane-port"),
         ("run --clear-env=maybe -- true", "maybe"),
         ("run", "<CMD>"),
         ("run --policy control", "<CMD>"),
         ("run true", "'true'"),
         ("run --netwrok open -- true", "did you mean --network?"),
-        (
-            "rnu",
-            "unrecognized subcommand 'rnu'; accepted: run, plan, policy, allowlist, verify, report",
-        ),
+        ("rnu", "unrecognized subcommand 'rnu'; accepted: run, plan, policy, allowlist, verify, report"),
         ("policy shwo", "accepted: show, check"),
         ("verify l --head abc", "64 hexadecimal digits"),
         ("allowlist check", "HOST[:PORT]"),
@@ -166,9 +115,6 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
     ] {
         let line = fault(args);
         assert!(line.contains(expected), "{args}: {line}");
-        assert!(
-            !line.contains('\n') && !line.starts_with("error"),
-            "{args}: {line:?}"
-        );
+        assert!(!line.contains('\n') && !line.starts_with("error"), "{args}: {line:?}");
     }
 }

@@ -56,7 +56,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// A descriptor that the command must not have.
-    #[error("inherited descriptor {fd} is {kind}; close or redirect it: the policy does not hold what was opened outside")]
+    #[error(
+        "inherited descriptor {fd} is {kind}; close or redirect it: the policy does not hold what was opened outside"
+    )]
     Inherited {
         /// Its number.
         fd: i32,
@@ -81,7 +83,7 @@ pub enum Error {
     #[error("install: {0}")]
     Install(#[from] InstallError),
     /// A pre-flight probe.
-    #[error("probe {id}: expected {expected}, saw {seen}; nothing was started")]
+    #[error("probe {id}: expected {expected}, saw {seen}; nothing was started ({why})")]
     Probe {
         /// Its id.
         id: String,
@@ -89,9 +91,13 @@ pub enum Error {
         expected: String,
         /// What was seen.
         seen: String,
+        /// Why the probe is there.
+        why: String,
     },
     /// The firewall's log did not tell of what the probes had refused.
-    #[error("probe: the firewall refused {refused} packets of the probes and its log told of {told}; nothing was started")]
+    #[error(
+        "probe: the firewall refused {refused} packets of the probes and its log told of {told}; nothing was started"
+    )]
     NoEvidence {
         /// Packets that the wall's counters tell of.
         refused: u64,

@@ -58,6 +58,8 @@ pub struct Facts {
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// The id mapping for workspaces, where one was needed and could be made.
     pub id_mapping: Option<IdMapping>,
+    /// Other users' homes and the sockets of daemons that act for whoever reaches them, as far as they exist.
+    pub private: Vec<PathBuf>,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
 }
@@ -114,10 +116,15 @@ impl Facts {
     /// Finds what the plan for `policy` needs to know.
     ///
     /// `thorough` tries the firewall as well. A run needs not: putting up the wall is the same trial, and it is not cheap.
-    pub fn gather(policy: &Policy, databases: Databases, identity: Option<Identity>, thorough: bool) -> Result<Facts, HostError> {
+    pub fn gather(
+        policy: &Policy,
+        databases: Databases,
+        identity: Option<Identity>,
+        thorough: bool,
+    ) -> Result<Facts, HostError> {
         let postures = policy.postures();
-        let wall =
-            postures.network > Posture::Open || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
+        let wall = postures.network > Posture::Open
+            || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
         let tried = identity.is_some().then(try_mounts_and_scopes).transpose()?;
         let identity_process = identity.as_ref().and_then(|i| process_of(i.uid.as_raw()));
         let mut facts = Facts {
@@ -133,10 +140,14 @@ impl Facts {
             own_addresses: own_addresses()?,
             paths: BTreeMap::new(),
             id_mapping: None,
+            private: Vec::new(),
             executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
             identity,
         };
         facts.look_at_paths(policy)?;
+        if let Some(identity) = &facts.identity {
+            facts.private = private_paths(&facts.databases, identity);
+        }
         Ok(facts)
     }
 
@@ -170,7 +181,9 @@ impl Facts {
         for path in wanted {
             if let Some(PathFact::Present { real, idmap, .. }) = self.paths.get_mut(&path) {
                 *idmap = Some(match &mapping {
-                    Ok(mapping) => mapping.fits(real).map_or_else(|errno| format!("mount_setattr: {errno}"), |()| String::new()),
+                    Ok(mapping) => {
+                        mapping.fits(real).map_or_else(|errno| format!("mount_setattr: {errno}"), |()| String::new())
+                    }
                     Err(error) => error.to_string(),
                 });
             }
@@ -207,6 +220,29 @@ impl Facts {
             ("id_mapping".into(), json!(self.id_mapping.is_some())),
         ])
     }
+}
+
+/// Sockets behind which a daemon acts with more power than its client (case N16).
+const CONTROL_SOCKETS: [&str; 10] = [
+    "/run/docker.sock",
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+    "/run/podman/podman.sock",
+    "/run/buildkit/buildkitd.sock",
+    "/run/dbus/system_bus_socket",
+    "/run/systemd/private",
+    "/run/snapd.socket",
+    "/run/libvirt/libvirt-sock",
+    "/var/run/docker.sock",
+];
+
+fn private_paths(databases: &Databases, identity: &Identity) -> Vec<PathBuf> {
+    let sockets = CONTROL_SOCKETS.iter().map(PathBuf::from);
+    let others = databases.homes().into_iter().filter(|home| !identity.home.starts_with(home));
+    let mut private: Vec<PathBuf> = others.chain(sockets).filter_map(|path| path.canonicalize().ok()).collect();
+    private.sort();
+    private.dedup();
+    private
 }
 
 /// The paths that are the command's to work in, at every level that gives it an identity of its own: levels are nested,

@@ -7,20 +7,20 @@
 
 pub mod channel;
 pub mod cli;
+pub mod commands;
 pub mod confine;
 pub mod error;
+pub mod host;
 pub mod install;
 pub mod ledger;
 pub mod mutation;
-pub mod host;
-pub mod plan;
-pub mod run;
-pub mod commands;
 pub mod observe;
+pub mod plan;
 pub mod policy;
 pub mod probe;
 pub mod proxy;
 pub mod report;
+pub mod run;
 pub mod stage;
 pub mod supervise;
 pub mod sys;

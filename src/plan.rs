@@ -87,7 +87,9 @@ pub enum Refusal {
         fault: String,
     },
     /// The command's user already runs something, which sees the file system as it was before (case F03).
-    #[error("uid {uid} already has a process (pid {pid}), which the policy would not hold; accepted: a user without processes")]
+    #[error(
+        "uid {uid} already has a process (pid {pid}), which the policy would not hold; accepted: a user without processes"
+    )]
     UserIsBusy {
         /// The uid.
         uid: u32,
@@ -124,7 +126,9 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
         notes.push("the image has no /etc/passwd: the command's account is a number only".into());
     }
     for (path, ownership) in &workspaces {
-        if let (Ownership::Changed, Some(PathFact::Present { idmap: Some(cause), .. })) = (ownership, facts.paths.get(path)) {
+        if let (Ownership::Changed, Some(PathFact::Present { idmap: Some(cause), .. })) =
+            (ownership, facts.paths.get(path))
+        {
             notes.push(format!("{}: its owner is changed for the run and put back ({cause})", path.display()));
         }
     }
@@ -183,7 +187,13 @@ fn mount_plan(
     ownerships: &mut BTreeMap<PathBuf, Ownership>,
 ) -> Result<MountPlan, Refusal> {
     let trees = Trees::of(policy, &identity.home);
-    let named: Vec<PathBuf> = policy.filesystem.writable.iter().chain(&policy.filesystem.workspace).map(|p| p.resolve(&identity.home)).collect();
+    let named: Vec<PathBuf> = policy
+        .filesystem
+        .writable
+        .iter()
+        .chain(&policy.filesystem.workspace)
+        .map(|p| p.resolve(&identity.home))
+        .collect();
     let locked = policy.privilege.posture == Posture::Locked;
     let mut plan = MountPlan {
         whole_read_only: policy.filesystem.posture == Posture::Locked,
@@ -192,6 +202,10 @@ fn mount_plan(
         masks: masks.iter().cloned().chain(escalation_masks()).collect(),
         ..MountPlan::default()
     };
+    if policy.filesystem.posture == Posture::Locked {
+        plan.masks
+            .extend(facts.private.iter().filter(|path| !trees.writable.iter().any(|w| w.starts_with(path))).cloned());
+    }
     for path in &trees.read_only {
         match facts.paths.get(path) {
             Some(PathFact::Present { real, directory: true, .. }) => plan.read_only.push(real.clone()),
@@ -211,7 +225,12 @@ fn mount_plan(
                     (true, _) => Ownership::Kept,
                     (false, Some("")) => Ownership::Idmapped,
                     (false, _) if *directory => Ownership::Changed,
-                    (false, _) => return Err(Refusal::Path { path: path.clone(), fault: "the command's user may not write this file; accepted: a directory, or a file of its own".into() }),
+                    (false, _) => return Err(Refusal::Path {
+                        path: path.clone(),
+                        fault:
+                            "the command's user may not write this file; accepted: a directory, or a file of its own"
+                                .into(),
+                    }),
                 };
                 if ownership != Ownership::Kept {
                     ownerships.insert(path.clone(), ownership);
@@ -226,7 +245,10 @@ fn mount_plan(
             }
             // What the policy names must be there; the default set is as the image has it.
             Some(PathFact::Missing) if named.contains(path) => {
-                return Err(Refusal::Path { path: path.clone(), fault: "named writable, but it does not exist".into() });
+                return Err(Refusal::Path {
+                    path: path.clone(),
+                    fault: "named writable, but it does not exist".into(),
+                });
             }
             Some(PathFact::Missing) | None => {}
             Some(fault) => return Err(unusable(path, fault)),
@@ -251,7 +273,10 @@ fn mount_plan(
 fn unusable(path: &Path, fact: &PathFact) -> Refusal {
     let fault = match fact {
         PathFact::Untrusted { link } => {
-            format!("{} is a symbolic link that does not belong to root, so its owner decides what it means", link.display())
+            format!(
+                "{} is a symbolic link that does not belong to root, so its owner decides what it means",
+                link.display()
+            )
         }
         PathFact::Unreadable(cause) => cause.clone(),
         PathFact::Missing => "it does not exist".into(),
@@ -281,7 +306,8 @@ fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
         sentences.push("refused privileged calls are enforced by the kernel and not yet recorded".to_owned());
     }
     if policy.privilege.posture == Posture::Locked && !facts.scopes {
-        sentences.push("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes".to_owned());
+        sentences
+            .push("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes".to_owned());
     }
     sentences
 }

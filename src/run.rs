@@ -9,13 +9,14 @@ use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
 use crate::host::Facts;
+use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve::{self, Reservation};
-use crate::install::Invocation;
 use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::{self, Plan};
 use crate::policy::{Leftovers, Policy, Posture};
+use crate::probe::Suite;
 use crate::stage::{Ended, Notice, Order};
 use session::Session;
 use std::collections::BTreeSet;
@@ -82,7 +83,16 @@ impl<'a> Loaded<'a> {
         };
         let run = RunId::random()?;
         let databases = Databases::read()?;
-        let mut loaded = Loaded { args, policy, invocation, run, databases, identity: None, busy: BTreeSet::new(), held: Vec::new() };
+        let mut loaded = Loaded {
+            args,
+            policy,
+            invocation,
+            run,
+            databases,
+            identity: None,
+            busy: BTreeSet::new(),
+            held: Vec::new(),
+        };
         loaded.reserve()?;
         Ok(loaded)
     }
@@ -188,7 +198,8 @@ impl Installed {
             session.ledger.append(Body::Probe(probe))?;
         }
         if let Some(probe) = failed {
-            return Err(Error::Probe { id: probe.id, expected: probe.expected, seen: probe.seen });
+            let why = Suite::why(&probe.id).unwrap_or_default();
+            return Err(Error::Probe { id: probe.id, expected: probe.expected, seen: probe.seen, why });
         }
         session.begin_recording()
     }

@@ -17,21 +17,14 @@ const PORT: u16 = 4444;
 #[test]
 fn an_admitted_name_is_fetched_through_the_proxy() {
     let fence = Fence::new();
-    let ended = fence.run(
-        &FLAGS,
-        "curl -sS http://pypi.org/ && curl -sS https://pypi.org/",
-    );
+    let ended = fence.run(&FLAGS, "curl -sS http://pypi.org/ && curl -sS https://pypi.org/");
     assert_eq!(ended.said.out, "hello from pypi.org\n".repeat(2), "{ended}");
     let internet = &fence.internet;
     let plain = [internet.http.requests(), internet.http6.requests()].concat();
     let tls = [internet.https.requests(), internet.https6.requests()].concat();
     assert_eq!((plain.len(), tls.len()), (1, 1), "{ended}");
     assert_eq!(tls[0].server_name.as_deref(), Some("pypi.org"));
-    assert!(
-        plain[0].head.starts_with("GET / HTTP/1.1\r\n"),
-        "{}",
-        plain[0].head
-    );
+    assert!(plain[0].head.starts_with("GET / HTTP/1.1\r\n"), "{}", plain[0].head);
     assert!(ended.denials().is_empty(), "{ended}");
 }
 
@@ -40,15 +33,9 @@ fn any_other_name_gets_a_bare_403_and_no_question() {
     let fence = Fence::new();
     let fetch = format!("curl -s https://{STRANGER}/; curl -s http://{STRANGER}/");
     let said = fence.as_root(&fetch);
-    assert_eq!(
-        said.out,
-        format!("hello from {STRANGER}\n").repeat(2),
-        "the attempt is live: {said}"
-    );
+    assert_eq!(said.out, format!("hello from {STRANGER}\n").repeat(2), "the attempt is live: {said}");
     let asked = fence.internet.resolver.questions_about(STRANGER).len();
-    let reached = || {
-        fence.internet.stranger.requests().len() + fence.internet.stranger_https.requests().len()
-    };
+    let reached = || fence.internet.stranger.requests().len() + fence.internet.stranger_https.requests().len();
     assert_eq!(reached(), 2);
 
     let script = format!(
@@ -61,44 +48,17 @@ fn any_other_name_gets_a_bare_403_and_no_question() {
         cat <&3"#
     );
     let ended = fence.run(&FLAGS, &script);
-    assert_eq!(
-        (ended.value("plain"), ended.value("connect")),
-        ("403 0", "403"),
-        "{ended}"
-    );
-    let (_, raw) = ended
-        .said
-        .out
-        .split_once("HTTP/1.1 403")
-        .expect("the raw answer");
+    assert_eq!((ended.value("plain"), ended.value("connect")), ("403 0", "403"), "{ended}");
+    let (_, raw) = ended.said.out.split_once("HTTP/1.1 403").expect("the raw answer");
     let (_, body) = raw.split_once("\r\n\r\n").expect("the end of the head");
     assert_eq!(body, "", "{ended}");
-    assert!(
-        !ended.said.out.to_lowercase().contains("ringfence"),
-        "{ended}"
-    );
+    assert!(!ended.said.out.to_lowercase().contains("ringfence"), "{ended}");
 
     let denials = ended.denials_of(STRANGER);
     assert_eq!(denials.len(), 3, "{ended}");
-    assert!(
-        denials
-            .iter()
-            .all(|one| one.mechanism == Mechanism::Proxy && one.axis == Axis::Network),
-        "{ended}"
-    );
-    assert!(
-        denials
-            .iter()
-            .all(|one| one.reason == "not_allowed" && one.http_status == Some(403)),
-        "{ended}"
-    );
-    assert_eq!(
-        denials
-            .iter()
-            .map(|one| one.object.port)
-            .collect::<Vec<_>>(),
-        [Some(80), Some(443), Some(443)]
-    );
+    assert!(denials.iter().all(|one| one.mechanism == Mechanism::Proxy && one.axis == Axis::Network), "{ended}");
+    assert!(denials.iter().all(|one| one.reason == "not_allowed" && one.http_status == Some(403)), "{ended}");
+    assert_eq!(denials.iter().map(|one| one.object.port).collect::<Vec<_>>(), [Some(80), Some(443), Some(443)]);
     assert_eq!(
         fence.internet.resolver.questions_about(STRANGER).len(),
         asked,
@@ -111,55 +71,32 @@ fn any_other_name_gets_a_bare_403_and_no_question() {
 fn an_admitted_name_with_a_denied_address_is_refused() {
     let fence = Fence::new();
     // The loopback's server is the box's own: without ringfence the name leads to it.
-    let own = Origin::http(
-        fence.world.inside(),
-        Ipv6Addr::LOCALHOST,
-        80,
-        origin::standard(),
-    )
-    .expect("an origin");
+    let own = Origin::http(fence.world.inside(), Ipv6Addr::LOCALHOST, 80, origin::standard()).expect("an origin");
     let names: [(&str, &[IpAddr]); 6] = [
         ("private.example.org", &[IpAddr::V4(PRIVATE4)]),
         ("metadata.example.org", &[IpAddr::V4(METADATA4)]),
         ("metadata6.example.org", &[IpAddr::V6(METADATA6)]),
         ("loopback.example.org", &[IpAddr::V6(Ipv6Addr::LOCALHOST)]),
         ("nat64.example.org", &[IpAddr::V6(NAT64_PRIVATE)]),
-        (
-            "mixed.example.org",
-            &[IpAddr::V4(PUBLIC4), IpAddr::V4(PRIVATE4)],
-        ),
+        ("mixed.example.org", &[IpAddr::V4(PUBLIC4), IpAddr::V4(PRIVATE4)]),
     ];
     let mut flags = FLAGS.to_vec();
     for (name, addresses) in names {
         fence.internet.resolver.host(name, addresses);
         flags.extend(["--allow-host", name]);
         let said = fence.as_root(&format!("curl -sS -m 5 http://{name}/"));
-        assert_eq!(
-            said.out,
-            format!("hello from {name}\n"),
-            "the attempt is live: {said}"
-        );
+        assert_eq!(said.out, format!("hello from {name}\n"), "the attempt is live: {said}");
     }
     let internet = &fence.internet;
-    let sinks = [
-        &own,
-        &internet.private,
-        &internet.metadata,
-        &internet.metadata6,
-        &internet.nat64,
-        &internet.http,
-    ];
+    let sinks = [&own, &internet.private, &internet.metadata, &internet.metadata6, &internet.nat64, &internet.http];
     let before: Vec<usize> = sinks.iter().map(|sink| sink.requests().len()).collect();
     let packets = fence.world.packets().len();
 
     let mut script = String::new();
     for (name, _) in names {
-        script += &format!(
-            "curl -s -m 5 -o /dev/null -w '{name}=%{{http_code}} %{{size_download}}\\n' http://{name}/\n"
-        );
-        script += &format!(
-            "curl -s -m 5 -o /dev/null -w 'tls-{name}=%{{http_connect}}\\n' https://{name}/\n"
-        );
+        script +=
+            &format!("curl -s -m 5 -o /dev/null -w '{name}=%{{http_code}} %{{size_download}}\\n' http://{name}/\n");
+        script += &format!("curl -s -m 5 -o /dev/null -w 'tls-{name}=%{{http_connect}}\\n' https://{name}/\n");
     }
     // The positive control of the same run.
     let ended = fence.run(&flags, &format!("{script}curl -sS -m 5 https://pypi.org/"));
@@ -170,34 +107,16 @@ fn an_admitted_name_with_a_denied_address_is_refused() {
         let denials = ended.denials_of(name);
         assert_eq!(denials.len(), 2, "{name}: {ended}");
         for denial in denials {
-            assert_eq!(
-                (denial.reason.as_str(), denial.http_status),
-                ("denied_address", Some(403)),
-                "{ended}"
-            );
+            assert_eq!((denial.reason.as_str(), denial.http_status), ("denied_address", Some(403)), "{ended}");
             assert_eq!(denial.mechanism, Mechanism::Proxy, "{ended}");
-            assert!(
-                denial
-                    .object
-                    .addrs
-                    .iter()
-                    .any(|one| addresses.contains(one)),
-                "{denial:?}"
-            );
+            assert!(denial.object.addrs.iter().any(|one| addresses.contains(one)), "{denial:?}");
         }
     }
     let after: Vec<usize> = sinks.iter().map(|sink| sink.requests().len()).collect();
     assert_eq!(after, before, "no sink was reached: {ended}");
-    let allowed: [IpAddr; 3] = [
-        IpAddr::V4(RESOLVER4),
-        IpAddr::V4(PUBLIC4),
-        IpAddr::V6(PUBLIC6),
-    ];
+    let allowed: [IpAddr; 3] = [IpAddr::V4(RESOLVER4), IpAddr::V4(PUBLIC4), IpAddr::V6(PUBLIC6)];
     let strays: Vec<_> = fence.world.packets().split_off(packets);
-    let strays: Vec<_> = strays
-        .iter()
-        .filter(|one| !allowed.contains(&one.destination))
-        .collect();
+    let strays: Vec<_> = strays.iter().filter(|one| !allowed.contains(&one.destination)).collect();
     assert!(strays.is_empty(), "{strays:?}");
 }
 
@@ -222,36 +141,23 @@ fn what_skips_the_proxy_is_refused_at_once() {
     let both = |target: &IpAddr| attempt("tcp", target) + &attempt("udp", target);
     let script: String = targets.iter().map(both).collect();
     let said = fence.as_nobody(&script);
-    assert_eq!(
-        said.out.lines().filter(|line| line.contains("=0 ")).count(),
-        12,
-        "the attempts are live: {said}"
-    );
+    assert_eq!(said.out.lines().filter(|line| line.contains("=0 ")).count(), 12, "the attempts are live: {said}");
     assert_eq!(tcp.wait_for(targets.len()).len(), targets.len());
     let before = fence.world.packets().len();
 
     let ended = fence.run(&FLAGS, &script);
     for target in targets {
         for protocol in ["tcp", "udp"] {
-            let (status, milliseconds) = ended
-                .value(&format!("{protocol}-{target}"))
-                .split_once(' ')
-                .expect("two");
+            let (status, milliseconds) = ended.value(&format!("{protocol}-{target}")).split_once(' ').expect("two");
             assert_ne!(status, "0", "{protocol} {target}: {ended}");
-            assert!(
-                milliseconds.parse::<u64>().expect("a number") < 1000,
-                "{protocol} {target}: {ended}"
-            );
+            assert!(milliseconds.parse::<u64>().expect("a number") < 1000, "{protocol} {target}: {ended}");
             let seen = ended.denials().into_iter().filter(|one| {
                 one.mechanism == Mechanism::Firewall
                     && one.operation == protocol
                     && one.object.addrs == [target]
                     && one.object.port == Some(PORT)
             });
-            assert!(
-                seen.count() >= 1,
-                "{protocol} {target} is on record: {ended}"
-            );
+            assert!(seen.count() >= 1, "{protocol} {target} is on record: {ended}");
         }
     }
     let passed = fence.world.packets().split_off(before);
@@ -261,8 +167,7 @@ fn what_skips_the_proxy_is_refused_at_once() {
 #[test]
 fn names_do_not_leak_by_any_route_to_a_resolver() {
     let fence = Fence::new();
-    let forwarder =
-        Resolver::start(fence.world.inside(), Ipv4Addr::new(127, 0, 0, 53)).expect("a forwarder");
+    let forwarder = Resolver::start(fence.world.inside(), Ipv4Addr::new(127, 0, 0, 53)).expect("a forwarder");
     let ask = |name: &str| {
         format!(
             "getent hosts {name}.example.org\n\
@@ -275,15 +180,11 @@ fn names_do_not_leak_by_any_route_to_a_resolver() {
     };
     let said = fence.as_nobody(&ask("abc"));
     let came = |questions: &[Question], transport| {
-        questions
-            .iter()
-            .any(|one| one.name == "abc.example.org" && one.transport == transport)
+        questions.iter().any(|one| one.name == "abc.example.org" && one.transport == transport)
     };
     let outside = &fence.internet.resolver;
     for resolver in [outside, &forwarder] {
-        let both = |questions: &[Question]| {
-            came(questions, Transport::Udp) && came(questions, Transport::Tcp)
-        };
+        let both = |questions: &[Question]| came(questions, Transport::Udp) && came(questions, Transport::Tcp);
         let live = resolver.wait_until(both);
         assert!(both(&live), "the attempts are live: {live:?} {said}");
     }
@@ -293,13 +194,7 @@ fn names_do_not_leak_by_any_route_to_a_resolver() {
     let packets = fence.world.packets_to(RESOLVER4).len();
     for resolver in [outside, &forwarder] {
         let leaked = resolver.questions_about("xyz.example.org");
-        assert!(
-            leaked.is_empty(),
-            "{leaked:?} of {packets} packets: {ended}"
-        );
+        assert!(leaked.is_empty(), "{leaked:?} of {packets} packets: {ended}");
     }
-    assert!(
-        ended.denials().iter().any(|one| one.rule == "dns"),
-        "{ended}"
-    );
+    assert!(ended.denials().iter().any(|one| one.rule == "dns"), "{ended}");
 }

@@ -22,49 +22,25 @@ fn all_ok(count: usize) -> Vec<&'static str> {
 #[test]
 fn everything_that_reached_outside_is_refused_at_once_for_the_command_and_for_no_one_else() {
     let outside = Outside::new();
-    assert_eq!(
-        command(&ROUND),
-        all_ok(6),
-        "the vector is live without the wall"
-    );
+    assert_eq!(command(&ROUND), all_ok(6), "the vector is live without the wall");
     for protocol in ["tcp", "tcp", "udp", "udp"] {
         outside.expect(protocol);
     }
     let wall = firewall::install(&spec()).unwrap();
-    assert_eq!(
-        command(&ROUND),
-        [
-            "ECONNREFUSED",
-            "ECONNREFUSED",
-            "EPERM",
-            "EPERM",
-            "EPERM",
-            "timeout"
-        ]
-    );
+    assert_eq!(command(&ROUND), ["ECONNREFUSED", "ECONNREFUSED", "EPERM", "EPERM", "EPERM", "timeout"]);
     outside.expect_silence();
     assert_eq!(root(&ROUND), all_ok(6), "root is not judged");
     for protocol in ["tcp", "tcp", "udp", "udp"] {
         outside.expect(protocol);
     }
     wall.remove().unwrap();
-    assert_eq!(
-        command(&ROUND),
-        all_ok(6),
-        "and it was the wall that refused"
-    );
+    assert_eq!(command(&ROUND), all_ok(6), "and it was the wall that refused");
 }
 
 #[test]
 fn loopback_is_open_but_for_names() {
     enter();
-    for (address, port) in [
-        ("127.0.0.1", 8080),
-        ("::1", 8080),
-        ("127.0.0.1", 53),
-        ("::1", 53),
-        ("127.0.0.11", 53),
-    ] {
+    for (address, port) in [("127.0.0.1", 8080), ("::1", 8080), ("127.0.0.1", 53), ("::1", 53), ("127.0.0.11", 53)] {
         serve(address, port);
     }
     serve("127.0.0.11", 41000);
@@ -80,23 +56,11 @@ fn loopback_is_open_but_for_names() {
         "udp 127.0.0.11 53 echo",
         "udp 127.0.0.11 41000 echo",
     ];
-    let others = [
-        "tcp 127.0.0.1 8080",
-        "tcp ::1 8080",
-        "udp 127.0.0.1 8080 echo",
-        "udp ::1 8080 echo",
-        "ping 127.0.0.1",
-    ];
-    assert_eq!(
-        command(&names),
-        all_ok(names.len()),
-        "live without the wall"
-    );
+    let others =
+        ["tcp 127.0.0.1 8080", "tcp ::1 8080", "udp 127.0.0.1 8080 echo", "udp ::1 8080 echo", "ping 127.0.0.1"];
+    assert_eq!(command(&names), all_ok(names.len()), "live without the wall");
     let wall = firewall::install(&spec()).unwrap();
-    assert_eq!(
-        command(&names),
-        [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 4]].concat()
-    );
+    assert_eq!(command(&names), [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 4]].concat());
     assert_eq!(command(&others), all_ok(others.len()));
     let counters = wall.counters().unwrap();
     let dns = counters.iter().find(|c| c.rule == "dns").unwrap();
@@ -110,40 +74,14 @@ fn a_narrower_loopback_admits_the_proxy_and_what_is_listed() {
         serve("127.0.0.1", port);
         serve("::1", port);
     }
-    let acts = [
-        "tcp 127.0.0.1 3128",
-        "tcp ::1 3128",
-        "tcp 127.0.0.1 8080",
-        "tcp ::1 8080",
-        "tcp 127.0.0.1 9090",
-    ];
+    let acts = ["tcp 127.0.0.1 3128", "tcp ::1 3128", "tcp 127.0.0.1 8080", "tcp ::1 8080", "tcp 127.0.0.1 9090"];
     let proxy = Some("127.0.0.1:3128".parse().unwrap());
-    let only = WallSpec {
-        proxy,
-        loopback: Loopback::ProxyOnly,
-        ..spec()
-    };
+    let only = WallSpec { proxy, loopback: Loopback::ProxyOnly, ..spec() };
     let wall = firewall::install(&only).unwrap();
-    assert_eq!(
-        command(&acts),
-        [
-            "ok",
-            "ECONNREFUSED",
-            "ECONNREFUSED",
-            "ECONNREFUSED",
-            "ECONNREFUSED"
-        ]
-    );
+    assert_eq!(command(&acts), ["ok", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED"]);
     wall.remove().unwrap();
-    let _wall = firewall::install(&WallSpec {
-        loopback: Loopback::Ports(vec![8080]),
-        ..only
-    })
-    .unwrap();
-    assert_eq!(
-        command(&acts),
-        ["ok", "ECONNREFUSED", "ok", "ok", "ECONNREFUSED"]
-    );
+    let _wall = firewall::install(&WallSpec { loopback: Loopback::Ports(vec![8080]), ..only }).unwrap();
+    assert_eq!(command(&acts), ["ok", "ECONNREFUSED", "ok", "ok", "ECONNREFUSED"]);
 }
 
 #[test]
@@ -152,11 +90,7 @@ fn with_egress_open_the_control_plane_ports_alone_are_refused_everywhere() {
     for address in ["127.0.0.1", "::1", INSIDE4] {
         serve(address, 8500);
     }
-    let open = WallSpec {
-        egress: Egress::Open,
-        control_plane_ports: vec![8500, 7777],
-        ..spec()
-    };
+    let open = WallSpec { egress: Egress::Open, control_plane_ports: vec![8500, 7777], ..spec() };
     let acts = [
         "tcp 127.0.0.1 8500",
         "tcp ::1 8500",
@@ -168,22 +102,10 @@ fn with_egress_open_the_control_plane_ports_alone_are_refused_everywhere() {
     ];
     assert_eq!(command(&acts), all_ok(acts.len()), "live without the wall");
     let wall = firewall::install(&open).unwrap();
-    assert_eq!(
-        command(&acts),
-        [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 2]].concat()
-    );
-    assert_eq!(
-        command(&["ping 11.22.33.2", "udp 11.22.33.2 53", "udp 11.22.33.2 9"]),
-        all_ok(3)
-    );
+    assert_eq!(command(&acts), [vec!["ECONNREFUSED"; 5], vec!["EPERM"; 2]].concat());
+    assert_eq!(command(&["ping 11.22.33.2", "udp 11.22.33.2 53", "udp 11.22.33.2 9"]), all_ok(3));
     assert_eq!(root(&acts[..5]), all_ok(5));
-    let refused: u64 = wall
-        .counters()
-        .unwrap()
-        .iter()
-        .filter(|c| c.rule == "control-plane")
-        .map(|c| c.packets)
-        .sum();
+    let refused: u64 = wall.counters().unwrap().iter().filter(|c| c.rule == "control-plane").map(|c| c.packets).sum();
     assert_eq!(refused, acts.len() as u64);
 }
 
@@ -191,34 +113,17 @@ fn with_egress_open_the_control_plane_ports_alone_are_refused_everywhere() {
 fn the_commands_servers_answer_whoever_calls() {
     let outside = Outside::new();
     // Nothing is admitted but answers.
-    let only = WallSpec {
-        loopback: Loopback::ProxyOnly,
-        ..spec()
-    };
+    let only = WallSpec { loopback: Loopback::ProxyOnly, ..spec() };
     let wall = firewall::install(&only).unwrap();
     let _server = Server::start(8000);
     for address in ["127.0.0.1", "::1", INSIDE4, INSIDE6] {
-        let acts = [
-            format!("tcp {address} 8000"),
-            format!("udp {address} 8000 echo"),
-        ];
+        let acts = [format!("tcp {address} 8000"), format!("udp {address} 8000 echo")];
         assert_eq!(root(&[&acts[0], &acts[1]]), all_ok(2), "{address}");
         if [INSIDE4, INSIDE6].contains(&address) {
-            assert_eq!(
-                outside.act(&[&acts[0], &acts[1]]),
-                all_ok(2),
-                "{address} from outside"
-            );
+            assert_eq!(outside.act(&[&acts[0], &acts[1]]), all_ok(2), "{address} from outside");
         }
     }
-    assert_eq!(
-        wall.counters()
-            .unwrap()
-            .iter()
-            .map(|c| c.packets)
-            .sum::<u64>(),
-        0
-    );
+    assert_eq!(wall.counters().unwrap().iter().map(|c| c.packets).sum::<u64>(), 0);
 }
 
 /// Docker's and others' rules turn a loopback destination into one outside.
@@ -238,11 +143,7 @@ fn with_translation() -> Outside {
     let outside = Outside::new();
     run("echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet");
     nft(TRANSLATION);
-    assert_eq!(
-        command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]),
-        all_ok(2),
-        "the detour is live"
-    );
+    assert_eq!(command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]), all_ok(2), "the detour is live");
     outside.expect("tcp");
     outside.expect("udp");
     outside
@@ -252,19 +153,9 @@ fn with_translation() -> Outside {
 fn a_translated_destination_is_judged_again() {
     let outside = with_translation();
     let wall = firewall::install(&spec()).unwrap();
-    assert_eq!(
-        command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]),
-        ["ECONNREFUSED", "EPERM"]
-    );
+    assert_eq!(command(&["tcp 127.0.0.1 8080", "udp 127.0.0.1 8080"]), ["ECONNREFUSED", "EPERM"]);
     outside.expect_silence();
-    assert_eq!(
-        wall.counters()
-            .unwrap()
-            .iter()
-            .map(|c| c.packets)
-            .sum::<u64>(),
-        2
-    );
+    assert_eq!(wall.counters().unwrap().iter().map(|c| c.packets).sum::<u64>(), 2);
 }
 
 #[test]
@@ -310,9 +201,7 @@ fn neither_a_device_nor_header_options_get_round_the_wall() {
     let outside = Outside::new();
     serve("127.0.0.1", 8080);
     serve("::1", 8080);
-    run(
-        "echo 1 > /proc/sys/net/ipv6/conf/all/seg6_enabled; echo 1 > /proc/sys/net/ipv6/conf/lo/seg6_enabled",
-    );
+    run("echo 1 > /proc/sys/net/ipv6/conf/all/seg6_enabled; echo 1 > /proc/sys/net/ipv6/conf/lo/seg6_enabled");
     let acts = ["tcp 127.0.0.1 8080 options", "tcp ::1 8080 options"];
     assert_eq!(command(&acts), all_ok(2), "live without the wall");
     let _wall = firewall::install(&spec()).unwrap();
@@ -334,12 +223,8 @@ fn no_other_protocol_or_spelling_of_an_address_gets_out() {
     // A kernel may have no MPTCP or UDP-Lite; what is live without the wall must be refused by it.
     let without = command(&acts.map(|(act, _)| act));
     assert_eq!(without[..2], ["ok", "ok"]);
-    let live: Vec<_> = acts
-        .into_iter()
-        .zip(without)
-        .filter(|(_, outcome)| outcome == "ok")
-        .map(|(act, _)| act)
-        .collect();
+    let live: Vec<_> =
+        acts.into_iter().zip(without).filter(|(_, outcome)| outcome == "ok").map(|(act, _)| act).collect();
     let wall = firewall::install(&spec()).unwrap();
     let tried: Vec<_> = live.iter().map(|(act, _)| *act).collect();
     let refused: Vec<_> = live.iter().map(|(_, refusal)| *refusal).collect();
@@ -355,19 +240,11 @@ fn own_addresses_are_as_loopback_says_but_metadata_is_refused_even_there() {
     run("ip addr add 10.9.8.7/32 dev lo; ip addr add 169.254.169.254/32 dev lo");
     serve("10.9.8.7", 8080);
     serve("169.254.169.254", 8080);
-    let acts = [
-        "tcp 10.9.8.7 8080",
-        "udp 10.9.8.7 8080 echo",
-        "tcp 169.254.169.254 8080",
-    ];
+    let acts = ["tcp 10.9.8.7 8080", "udp 10.9.8.7 8080 echo", "tcp 169.254.169.254 8080"];
     assert_eq!(command(&acts), all_ok(3), "live without the wall");
     let wall = firewall::install(&spec()).unwrap();
     assert_eq!(command(&acts), ["ok", "ok", "ECONNREFUSED"]);
     wall.remove().unwrap();
-    let _wall = firewall::install(&WallSpec {
-        loopback: Loopback::ProxyOnly,
-        ..spec()
-    })
-    .unwrap();
+    let _wall = firewall::install(&WallSpec { loopback: Loopback::ProxyOnly, ..spec() }).unwrap();
     assert_eq!(command(&acts), ["ECONNREFUSED", "EPERM", "ECONNREFUSED"]);
 }

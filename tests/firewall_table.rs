@@ -24,16 +24,10 @@ fn any_change_of_the_table_is_noticed_and_seen_for_what_it_is() {
         let mut watch = wall.watch().unwrap();
         assert!(!watch.drain().unwrap());
         nft("add table inet another; delete table inet another\n");
-        assert!(
-            !watch.drain().unwrap(),
-            "another table is no concern of ours"
-        );
+        assert!(!watch.drain().unwrap(), "another table is no concern of ours");
         nft(&(tampering.replace('T', wall.table_name()) + "\n"));
         assert!(watch.drain().unwrap(), "{tampering}");
-        assert!(
-            matches!(wall.is_intact().unwrap(), Integrity::Altered(_)),
-            "{tampering}"
-        );
+        assert!(matches!(wall.is_intact().unwrap(), Integrity::Altered(_)), "{tampering}");
         assert!(!watch.drain().unwrap(), "the look itself changes nothing");
         run("nft flush ruleset");
     }
@@ -42,22 +36,14 @@ fn any_change_of_the_table_is_noticed_and_seen_for_what_it_is() {
 #[test]
 fn a_rule_replaced_by_one_like_it_is_seen() {
     enter();
-    let listed = WallSpec {
-        loopback: Loopback::Ports(vec![8080]),
-        ..spec()
-    };
+    let listed = WallSpec { loopback: Loopback::Ports(vec![8080]), ..spec() };
     let wall = firewall::install(&listed).unwrap();
     let table = wall.table_name();
     let handle = run(&format!(
         "nft -a list chain inet {table} listed-ports | grep -o 'tcp dport 8080.*handle.*' | grep -o '[0-9]*$'"
     ));
-    nft(&format!(
-        "replace rule inet {table} listed-ports handle {} tcp dport 8081 accept\n",
-        handle.trim()
-    ));
-    let Integrity::Altered(difference) = wall.is_intact().unwrap() else {
-        panic!("not seen")
-    };
+    nft(&format!("replace rule inet {table} listed-ports handle {} tcp dport 8081 accept\n", handle.trim()));
+    let Integrity::Altered(difference) = wall.is_intact().unwrap() else { panic!("not seen") };
     assert!(difference.contains("listed-ports"), "{difference}");
 }
 
@@ -66,9 +52,7 @@ fn a_lost_notice_is_a_reason_to_look() {
     enter();
     let wall = firewall::install(&spec()).unwrap();
     let mut watch = wall.watch().unwrap();
-    let flood: String = (0..40_000)
-        .map(|n| format!("add chain inet another c{n}\n"))
-        .collect();
+    let flood: String = (0..40_000).map(|n| format!("add chain inet another c{n}\n")).collect();
     nft(&format!("add table inet another\n{flood}"));
     assert!(watch.drain().unwrap());
     assert_eq!(wall.is_intact().unwrap(), Integrity::Intact);
@@ -92,33 +76,14 @@ fn a_spec_that_cannot_be_held_is_refused_before_anything_is_installed() {
     let proxy = |p: &str| Some(p.parse().unwrap());
     let wrong = [
         WallSpec { uid: 0, ..spec() },
-        WallSpec {
-            run: "x".into(),
-            ..spec()
-        },
-        WallSpec {
-            proxy: proxy("11.22.33.2:3128"),
-            ..spec()
-        },
-        WallSpec {
-            proxy: proxy("127.0.0.1:0"),
-            ..spec()
-        },
-        WallSpec {
-            proxy: proxy("127.0.0.1:53"),
-            ..spec()
-        },
-        WallSpec {
-            proxy: proxy("127.0.0.1:8500"),
-            control_plane_ports: vec![8500],
-            ..spec()
-        },
+        WallSpec { run: "x".into(), ..spec() },
+        WallSpec { proxy: proxy("11.22.33.2:3128"), ..spec() },
+        WallSpec { proxy: proxy("127.0.0.1:0"), ..spec() },
+        WallSpec { proxy: proxy("127.0.0.1:53"), ..spec() },
+        WallSpec { proxy: proxy("127.0.0.1:8500"), control_plane_ports: vec![8500], ..spec() },
     ];
     for spec in wrong {
-        assert!(
-            matches!(firewall::install(&spec), Err(FirewallError::Spec { .. })),
-            "{spec:?}"
-        );
+        assert!(matches!(firewall::install(&spec), Err(FirewallError::Spec { .. })), "{spec:?}");
     }
     assert_eq!(run("nft list ruleset"), "");
 }
@@ -140,10 +105,7 @@ fn tables_that_were_left_are_found_and_removed_and_no_others() {
     let stale = firewall::stale_tables().unwrap();
     assert_eq!(stale.len(), 1);
     assert_eq!((stale[0].uid, stale[0].run.as_str()), (UID, RUN));
-    assert!(matches!(
-        firewall::remove_table("other"),
-        Err(FirewallError::Spec { .. })
-    ));
+    assert!(matches!(firewall::remove_table("other"), Err(FirewallError::Spec { .. })));
     firewall::remove_table(&stale[0].name).unwrap();
     assert_eq!(firewall::stale_tables().unwrap(), []);
     assert!(run("nft list tables").contains("table inet other"));
@@ -164,13 +126,7 @@ fn without_the_right_to_change_the_firewall_support_is_missing_and_says_why() {
     enter();
     nix::unistd::setresuid(UID.into(), UID.into(), UID.into()).unwrap();
     let support = firewall::probe_support().unwrap();
-    assert!(
-        !support.complete() && !support.nftables && !support.nflog,
-        "{support:?}"
-    );
-    assert!(
-        support.missing.iter().any(|m| m.contains("not permitted")),
-        "{support:?}"
-    );
+    assert!(!support.complete() && !support.nftables && !support.nflog, "{support:?}");
+    assert!(support.missing.iter().any(|m| m.contains("not permitted")), "{support:?}");
     assert!(firewall::install(&spec()).is_err());
 }

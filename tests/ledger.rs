@@ -4,9 +4,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use ringfence::ledger::record::{Body, Denial, Mechanism, Object, Outcome, Start};
-use ringfence::ledger::{
-    Appended, Ledger, LedgerError, LedgerMode, LedgerTarget, RunId, SealInput, verify_path,
-};
+use ringfence::ledger::{Appended, Ledger, LedgerError, LedgerMode, LedgerTarget, RunId, SealInput, verify_path};
 use ringfence::policy::Axis;
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,14 +21,7 @@ impl TinyDisk {
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
         let size = Some("size=64k,mode=700");
-        mount(
-            Some("tmpfs"),
-            dir.path(),
-            Some("tmpfs"),
-            MsFlags::empty(),
-            size,
-        )
-        .unwrap();
+        mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), size).unwrap();
         TinyDisk(dir)
     }
 
@@ -64,26 +55,11 @@ fn start() -> Body {
 }
 
 fn denial(n: u64) -> Body {
-    let object = Object {
-        host: Some(format!("{n}.test")),
-        port: Some(443),
-        ..Object::default()
-    };
-    Body::Denial(Denial::observed(
-        Axis::Network,
-        Mechanism::Proxy,
-        "CONNECT",
-        object,
-        "default-deny",
-        "not_allowed",
-    ))
+    let object = Object { host: Some(format!("{n}.test")), port: Some(443), ..Object::default() };
+    Body::Denial(Denial::observed(Axis::Network, Mechanism::Proxy, "CONNECT", object, "default-deny", "not_allowed"))
 }
 
-const END: SealInput = SealInput {
-    started: true,
-    outcome: Outcome::Exited,
-    exit_code: Some(0),
-};
+const END: SealInput = SealInput { started: true, outcome: Outcome::Exited, exit_code: Some(0) };
 
 /// Fills what is left of the disk.
 fn fill(path: &Path) {
@@ -120,33 +96,20 @@ fn a_full_disk_loses_records_and_never_their_number() {
 
     fs::remove_file(disk.at("ballast")).unwrap();
     tries += 1;
-    assert!(matches!(
-        ledger.append(denial(tries)).unwrap(),
-        Appended::Stored { .. }
-    ));
+    assert!(matches!(ledger.append(denial(tries)).unwrap(), Appended::Stored { .. }));
     let end = ledger.seal(END).unwrap();
-    assert!(
-        !end.complete && !end.complete_by_axis["network"] && end.complete_by_axis["filesystem"]
-    );
+    assert!(!end.complete && !end.complete_by_axis["network"] && end.complete_by_axis["filesystem"]);
 
     let lost: u64 = fs::read_to_string(&path)
         .unwrap()
         .lines()
-        .filter_map(|line| {
-            match ringfence::ledger::line::decode(line.as_bytes())
-                .unwrap()
-                .body
-            {
-                Body::Gap(gap) => {
-                    assert!(gap.cause.contains("ENOSPC"), "{}", gap.cause);
-                    assert_eq!(
-                        (gap.axis, gap.source.as_str()),
-                        (Some(Axis::Network), "writer")
-                    );
-                    Some(gap.lost)
-                }
-                _ => None,
+        .filter_map(|line| match ringfence::ledger::line::decode(line.as_bytes()).unwrap().body {
+            Body::Gap(gap) => {
+                assert!(gap.cause.contains("ENOSPC"), "{}", gap.cause);
+                assert_eq!((gap.axis, gap.source.as_str()), (Some(Axis::Network), "writer"));
+                Some(gap.lost)
             }
+            _ => None,
         })
         .sum();
     assert_eq!(end.seal.denials["network"] + lost, tries);
@@ -166,19 +129,9 @@ fn a_required_ledger_on_a_full_disk_ends_the_run_and_is_found_incomplete() {
     let mut ledger = Ledger::open(target, &RunId::random().unwrap(), "nist-high").unwrap();
     ledger.append(start()).unwrap();
     fill(&disk.at("ballast"));
-    let error = (0..100)
-        .find_map(|n| ledger.append(denial(n)).err())
-        .unwrap();
-    assert!(
-        error
-            .to_string()
-            .contains(&format!("{}: ENOSPC", path.display())),
-        "{error}"
-    );
+    let error = (0..100).find_map(|n| ledger.append(denial(n)).err()).unwrap();
+    assert!(error.to_string().contains(&format!("{}: ENOSPC", path.display())), "{error}");
     drop(ledger);
     let found = verify_path(&path, None).unwrap().to_string();
-    assert!(
-        found.starts_with("incomplete: ") && found.ends_with("there is no seal"),
-        "{found}"
-    );
+    assert!(found.starts_with("incomplete: ") && found.ends_with("there is no seal"), "{found}");
 }

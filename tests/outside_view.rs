@@ -17,39 +17,25 @@ fn root_is_not_held_while_the_command_is() {
         my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => \"127.0.0.1\") or die; print $s->sockport, \"\\n\"; \
         my $c = $s->accept or die; my $line = <$c>; print $c \"heard $line\"; close $c; <STDIN>; print \"end\\n\"'";
     let (mut command, ledger) = fence.command(&["--policy", "nist-high"], &["bash", "-c", server]);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = fence.world.spawn(command).expect("ringfence starts");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
     out.read_line(&mut line).expect("the server's port");
     let port: u16 = line.trim().parse().unwrap_or_else(|_| {
         let mut err = String::new();
-        child
-            .stderr
-            .take()
-            .expect("piped")
-            .read_to_string(&mut err)
-            .expect("stderr");
+        child.stderr.take().expect("piped").read_to_string(&mut err).expect("stderr");
         panic!("no port but {line:?}: {err}")
     });
 
-    let heard = fence
-        .world
-        .inside()
-        .run(move || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-            stream.write_all(b"a verifier\n")?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        });
-    assert_eq!(
-        heard.expect("root reaches the command's server"),
-        "heard a verifier\n"
-    );
+    let heard = fence.world.inside().run(move || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.write_all(b"a verifier\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    assert_eq!(heard.expect("root reaches the command's server"), "heard a verifier\n");
     let said = fence.as_root(
         "echo x > /usr/verifier && rm /usr/verifier && curl -sS -m 5 https://stranger.example.org/ && \
          curl -sS -m 5 http://169.254.169.254/ && getent hosts pypi.org >/dev/null && echo resolved",
@@ -63,19 +49,8 @@ fn root_is_not_held_while_the_command_is() {
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
     let status = child.wait().expect("wait");
-    let ended = fence.ended(
-        Said {
-            code: status.code(),
-            out: rest,
-            err: String::new(),
-        },
-        ledger,
-    );
-    assert_eq!(
-        (ended.said.out.as_str(), ended.said.code),
-        ("end\n", Some(0)),
-        "{ended}"
-    );
+    let ended = fence.ended(Said { code: status.code(), out: rest, err: String::new() }, ledger);
+    assert_eq!((ended.said.out.as_str(), ended.said.code), ("end\n", Some(0)), "{ended}");
     assert!(ended.denials().is_empty(), "{ended}");
 }
 
@@ -89,34 +64,18 @@ const SURVEY: &str = "cat /proc/self/mountinfo; nft list ruleset; ip rule; ip ro
 /// Runs `script` and holds the box afterwards against what it was before; the ledgers and HOME are real and stay
 /// (design, promise 6).
 fn leaves_nothing(fence: &Fence, run: impl FnOnce()) {
-    let (before, processes, files) = (
-        fence.as_root(SURVEY),
-        fence.world.processes(),
-        fence.world.changes(),
-    );
+    let (before, processes, files) = (fence.as_root(SURVEY), fence.world.processes(), fence.world.changes());
     run();
     let after = fence.as_root(SURVEY);
-    let (before, after): (Vec<&str>, Vec<&str>) =
-        (before.out.lines().collect(), after.out.lines().collect());
+    let (before, after): (Vec<&str>, Vec<&str>) = (before.out.lines().collect(), after.out.lines().collect());
     let new: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
     let gone: Vec<_> = before.iter().filter(|line| !after.contains(line)).collect();
-    assert!(
-        new.is_empty() && gone.is_empty(),
-        "new: {new:#?}, gone: {gone:#?}"
-    );
+    assert!(new.is_empty() && gone.is_empty(), "new: {new:#?}, gone: {gone:#?}");
     assert_eq!(fence.world.processes(), processes);
-    let stays = |path: &Path| {
-        path == "/var"
-            || ["/var/log", "/home", "/root"]
-                .iter()
-                .any(|place| path.starts_with(place))
-    };
-    let strays: Vec<_> = fence
-        .world
-        .changes()
-        .into_iter()
-        .filter(|path| !files.contains(path) && !stays(path))
-        .collect();
+    let stays =
+        |path: &Path| path == "/var" || ["/var/log", "/home", "/root"].iter().any(|place| path.starts_with(place));
+    let strays: Vec<_> =
+        fence.world.changes().into_iter().filter(|path| !files.contains(path) && !stays(path)).collect();
     assert!(strays.is_empty(), "{strays:?}");
 }
 
@@ -124,10 +83,7 @@ fn leaves_nothing(fence: &Fence, run: impl FnOnce()) {
 fn a_run_leaves_nothing_behind() {
     let fence = Fence::new();
     leaves_nothing(&fence, || {
-        let ended = fence.run(
-            &["--policy", "nist-high"],
-            "touch /workspace/made && rm /workspace/made",
-        );
+        let ended = fence.run(&["--policy", "nist-high"], "touch /workspace/made && rm /workspace/made");
         assert_eq!(ended.said.code, Some(0), "{ended}");
         assert_eq!(ended.start().rung, "full", "{ended}");
     });
@@ -159,11 +115,7 @@ fn a_refused_start_leaves_nothing_behind() {
         ] {
             let ended = fence.run(&flags, "touch /workspace/started");
             assert_eq!(ended.said.code, Some(125), "{flags:?}: {ended}");
-            assert_eq!(
-                (ended.said.err.lines().count(), ended.said.out.as_str()),
-                (1, ""),
-                "{flags:?}: {ended}"
-            );
+            assert_eq!((ended.said.err.lines().count(), ended.said.out.as_str()), (1, ""), "{flags:?}: {ended}");
             assert_eq!(fence.world.read("/workspace/started"), None, "{flags:?}");
         }
     });

@@ -22,11 +22,7 @@ fn serving(files: &Path) -> Fence {
         }
         let response = directory(&asked);
         if response.status == 200 && asked.path().ends_with(".html") {
-            return Response {
-                fields: Vec::new(),
-                ..response
-            }
-            .with("content-type", "text/html");
+            return Response { fields: Vec::new(), ..response }.with("content-type", "text/html");
         }
         response
     });
@@ -39,10 +35,7 @@ fn git_clones_over_https() {
     let files = tempfile::tempdir().expect("a directory");
     world::repository(files.path()).expect("a repository");
     let fence = serving(files.path());
-    let ended = fence.run(
-        &FLAGS,
-        "cd /workspace && git clone -q https://github.com/project.git && cat project/README",
-    );
+    let ended = fence.run(&FLAGS, "cd /workspace && git clone -q https://github.com/project.git && cat project/README");
     assert_eq!(ended.said.out, "a project of the closed world\n", "{ended}");
     assert!(ended.denials().is_empty(), "{ended}");
 }
@@ -63,19 +56,13 @@ fn pip_installs_from_the_index() {
          \x20   wheel.writestr(info + 'RECORD', '')\n",
         path = index.join(wheel).display().to_string()
     );
-    let made = std::process::Command::new("/usr/bin/python3")
-        .args(["-c", &make])
-        .status()
-        .expect("python3");
+    let made = std::process::Command::new("/usr/bin/python3").args(["-c", &make]).status().expect("python3");
     assert!(made.success());
-    std::fs::write(
-        index.join("index.html"),
-        format!("<a href=\"{wheel}\">{wheel}</a>\n"),
-    )
-    .expect("write");
+    std::fs::write(index.join("index.html"), format!("<a href=\"{wheel}\">{wheel}</a>\n")).expect("write");
     let fence = serving(files.path());
     // The machine's own settings for pip are not the test's.
-    let script = "export PIP_CONFIG_FILE=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+    let script =
+        "export PIP_CONFIG_FILE=/dev/null PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CERT=/etc/ssl/certs/ca-certificates.crt
         /usr/bin/python3 -m pip install -q --no-cache-dir --target /workspace/packages closed-world &&
         PYTHONPATH=/workspace/packages /usr/bin/python3 -c 'import closed_world'";
     let ended = fence.run(&FLAGS, script);

@@ -110,12 +110,61 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
 /// What the proxy may call: sockets, memory, time, and no file by name. Everything else is EPERM, which the proxy's own
 /// code never meets.
 const PROXY: &[&str] = &[
-    "accept4", "bind", "brk", "clock_gettime", "clock_nanosleep", "close", "connect", "dup", "epoll_create1", "epoll_ctl",
-    "epoll_pwait", "epoll_wait", "eventfd2", "exit", "exit_group", "fcntl", "futex", "getpeername", "getpid", "getrandom", "getrlimit",
-    "getsockname", "getsockopt", "gettid", "ioctl", "listen", "madvise", "mmap", "mprotect", "mremap", "munmap", "nanosleep", "pipe2",
-    "poll", "ppoll", "prlimit64", "read", "readv", "recvfrom", "recvmsg", "restart_syscall", "rt_sigaction", "rt_sigprocmask",
-    "rt_sigreturn", "sched_getaffinity", "sched_yield", "sendmsg", "sendto", "setsockopt", "shutdown", "sigaltstack", "socketpair",
-    "splice", "write", "writev",
+    "accept4",
+    "bind",
+    "brk",
+    "clock_gettime",
+    "clock_nanosleep",
+    "close",
+    "connect",
+    "dup",
+    "epoll_create1",
+    "epoll_ctl",
+    "epoll_pwait",
+    "epoll_wait",
+    "eventfd2",
+    "exit",
+    "exit_group",
+    "fcntl",
+    "futex",
+    "getpeername",
+    "getpid",
+    "getrandom",
+    "getrlimit",
+    "getsockname",
+    "getsockopt",
+    "gettid",
+    "ioctl",
+    "listen",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "mremap",
+    "munmap",
+    "nanosleep",
+    "pipe2",
+    "poll",
+    "ppoll",
+    "prlimit64",
+    "read",
+    "readv",
+    "recvfrom",
+    "recvmsg",
+    "restart_syscall",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "rt_sigreturn",
+    "sched_getaffinity",
+    "sched_yield",
+    "sendmsg",
+    "sendto",
+    "setsockopt",
+    "shutdown",
+    "sigaltstack",
+    "socketpair",
+    "splice",
+    "write",
+    "writev",
 ];
 
 /// The proxy's own filter: an allowlist, with sockets of the inet families and of no other.
@@ -131,7 +180,9 @@ pub fn proxy_program() -> Result<Vec<u8>, FilterError> {
     for family in [libc::AF_INET, libc::AF_INET6] {
         let rule = |source| FilterError::Rule { call: "socket", source };
         let number = ScmpSyscall::from_name("socket").map_err(rule)?;
-        context.add_rule_conditional(ScmpAction::Allow, number, &[masked(0, REQUEST_MASK, family as u64)]).map_err(rule)?;
+        context
+            .add_rule_conditional(ScmpAction::Allow, number, &[masked(0, REQUEST_MASK, family as u64)])
+            .map_err(rule)?;
     }
     export(&context)
 }
@@ -176,7 +227,7 @@ mod tests {
     fn every_posture_has_a_program() {
         let bare = program(Posture::Restricted, Posture::Open).unwrap();
         let full = program(Posture::Locked, Posture::Restricted).unwrap();
-        assert!(!bare.is_empty() && bare.len() % 8 == 0 && full.len() > bare.len());
+        assert!(!bare.is_empty() && bare.len().is_multiple_of(8) && full.len() > bare.len());
         assert!(full.len() / 8 < 4096, "BPF_MAXINSNS");
     }
 }

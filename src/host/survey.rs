@@ -36,7 +36,9 @@ pub fn survey(plan: &Plan) -> Survey {
     let mut found = Survey::default();
     for (table, v6) in [("/proc/net/tcp", false), ("/proc/net/tcp6", true)] {
         let text = std::fs::read_to_string(table).unwrap_or_default();
-        found.loopback_listeners.extend(text.lines().skip(1).filter_map(|line| listener(line, v6)).filter(|l| l.uid != uid));
+        found
+            .loopback_listeners
+            .extend(text.lines().skip(1).filter_map(|line| listener(line, v6)).filter(|l| l.uid != uid));
     }
     let unix = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let paths: BTreeSet<PathBuf> = unix.lines().skip(1).filter_map(unix_path).collect();
@@ -54,7 +56,10 @@ pub fn survey(plan: &Plan) -> Survey {
                 let path = entry.path();
                 let is_directory = entry.file_type().is_ok_and(|t| t.is_dir());
                 let kernels = ["/proc", "/sys", "/dev"].iter().any(|k| path.starts_with(k));
-                let named = plan.mounts.as_ref().is_some_and(|m| m.protects(&path) || m.writable.iter().any(|w| path.starts_with(&w.path)));
+                let named = plan
+                    .mounts
+                    .as_ref()
+                    .is_some_and(|m| m.protects(&path) || m.writable.iter().any(|w| path.starts_with(&w.path)));
                 if !is_directory || kernels || named {
                     continue;
                 }
@@ -108,7 +113,8 @@ mod tests {
         let v4 = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 12345 1";
         let found = listener(v4, false).unwrap();
         assert_eq!((found.address.to_string().as_str(), found.uid), ("127.0.0.1:8080", 1000));
-        let v6 = "   1: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 0:0 00:0 0 0 0 1 1";
+        let v6 =
+            "   1: 00000000000000000000000001000000:0016 00000000000000000000000000000000:0000 0A 0:0 00:0 0 0 0 1 1";
         assert_eq!(listener(v6, true).unwrap().address.to_string(), "[::1]:22");
         let connected = v4.replace(" 0A ", " 01 ");
         assert_eq!(listener(&connected, false), None);

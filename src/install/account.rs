@@ -124,6 +124,16 @@ impl Databases {
         })
     }
 
+    /// The homes of people: root's and those below /home. System accounts have system directories as theirs.
+    pub fn homes(&self) -> Vec<PathBuf> {
+        let named =
+            Self::entries(&self.passwd).filter_map(|f| Some(PathBuf::from(std::str::from_utf8(f.get(5)?).ok()?)));
+        let mut homes: Vec<PathBuf> =
+            named.filter(|h| h.starts_with("/home") && h.as_path() != Path::new("/home")).collect();
+        homes.push("/root".into());
+        homes
+    }
+
     /// Whether any entry of the databases has this number as a uid or gid.
     pub fn knows_number(&self, id: u32) -> bool {
         let number = |fields: &[&[u8]]| fields.get(2).and_then(|f| std::str::from_utf8(f).ok()?.parse::<u32>().ok());

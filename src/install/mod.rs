@@ -19,8 +19,8 @@ use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError};
 use crate::observe::nflog::NfLog;
 use crate::plan::{Plan, WallPlan};
-use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use crate::policy::environment;
+use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use crate::policy::{Posture, Trees};
 use crate::probe::{Suite, Surroundings};
 use crate::stage::{Notice, Stage};
@@ -126,7 +126,14 @@ pub struct StageProcess {
 
 impl Installation {
     /// Puts the plan in force. What is in force when a step fails is left in `self`, to be taken down.
-    pub fn put_up(&mut self, run: &str, plan: &Plan, facts: &Facts, busy: &BTreeSet<u32>, invocation: &Invocation) -> Result<(), InstallError> {
+    pub fn put_up(
+        &mut self,
+        run: &str,
+        plan: &Plan,
+        facts: &Facts,
+        busy: &BTreeSet<u32>,
+        invocation: &Invocation,
+    ) -> Result<(), InstallError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         if let Some(identity) = &plan.identity {
@@ -204,7 +211,9 @@ impl Installation {
                 drop(ours);
                 self.forget();
                 let status = stage.live(theirs, || match &mounts {
-                    Some(plan) => mounts::enter(plan, facts.id_mapping.as_ref().map(AsFd::as_fd)).map_err(|e| e.to_string()),
+                    Some(plan) => {
+                        mounts::enter(plan, facts.id_mapping.as_ref().map(AsFd::as_fd)).map_err(|e| e.to_string())
+                    }
                     None => Ok(()),
                 });
                 sys::exit_now(status);
@@ -307,15 +316,24 @@ fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, 
         egress: plan.egress,
         loopback: plan.loopback.clone(),
         resolvers: plan.resolvers.clone(),
-        control_plane_ports: if mutation::left_out("control-plane") { Vec::new() } else { plan.control_plane_ports.clone() },
+        control_plane_ports: if mutation::left_out("control-plane") {
+            Vec::new()
+        } else {
+            plan.control_plane_ports.clone()
+        },
         nflog_group,
         metadata: METADATA.iter().map(|address| IpNet::from(*address)).collect(),
         private: v4.chain(v6).collect(),
     }
 }
 
-fn command_environment(plan: &Plan, invocation: &Invocation, proxy: Option<SocketAddrV4>) -> Result<Vec<CString>, InstallError> {
-    let callers_home = invocation.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+fn command_environment(
+    plan: &Plan,
+    invocation: &Invocation,
+    proxy: Option<SocketAddrV4>,
+) -> Result<Vec<CString>, InstallError> {
+    let callers_home =
+        invocation.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
     let home = plan.identity.as_ref().map(|i| i.home.clone()).or(callers_home).unwrap_or_else(|| "/".into());
     let trees = Trees::of(&plan.policy, &home);
     let composed = environment::compose(
@@ -343,7 +361,12 @@ fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
     asked.map_or_else(|| invocation.directory.clone(), |path| path.resolve(&home))
 }
 
-fn surroundings(plan: &Plan, mounts: Option<&MountPlan>, proxy: Option<SocketAddrV4>, environment: &[CString]) -> Surroundings {
+fn surroundings(
+    plan: &Plan,
+    mounts: Option<&MountPlan>,
+    proxy: Option<SocketAddrV4>,
+    environment: &[CString],
+) -> Surroundings {
     let postures = plan.policy.postures();
     let held = mounts.filter(|_| postures.filesystem > Posture::Open);
     Surroundings {
@@ -357,7 +380,9 @@ fn surroundings(plan: &Plan, mounts: Option<&MountPlan>, proxy: Option<SocketAdd
         writable: mounts.map(|m| m.writable.iter().map(|w| w.path.clone()).collect()).unwrap_or_default(),
         masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
         nosuid: mounts.is_some_and(|m| m.nosuid),
-        overlays: mounts.map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect()).unwrap_or_default(),
+        overlays: mounts
+            .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
+            .unwrap_or_default(),
         proxy,
         egress_proxy: plan.proxy.is_some(),
         loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),

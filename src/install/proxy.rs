@@ -106,7 +106,9 @@ fn strip(listener: &TcpListener, recorder: &ChannelRecorder, uid: u32, filter: &
     setresuid(uid, uid, uid).map_err(failed("setresuid"))?;
     sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
     let now = getresuid().map_err(failed("getresuid"))?;
-    if [now.real, now.effective, now.saved] != [uid; 3] || sys::capget().map_err(failed("capget"))? != CapabilitySets::default() {
+    if [now.real, now.effective, now.saved] != [uid; 3]
+        || sys::capget().map_err(failed("capget"))? != CapabilitySets::default()
+    {
         return Err(failed("read back the drop")(Errno::EPERM));
     }
     nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;

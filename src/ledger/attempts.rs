@@ -63,22 +63,11 @@ mod tests {
     use crate::ledger::record::Mechanism;
 
     fn denial(object: Object) -> Denial {
-        Denial::observed(
-            Axis::Network,
-            Mechanism::Proxy,
-            "CONNECT",
-            object,
-            "default-deny",
-            "not_allowed",
-        )
+        Denial::observed(Axis::Network, Mechanism::Proxy, "CONNECT", object, "default-deny", "not_allowed")
     }
 
     fn host(name: &str, port: u16) -> Object {
-        Object {
-            host: Some(name.into()),
-            port: Some(port),
-            ..Object::default()
-        }
+        Object { host: Some(name.into()), port: Some(port), ..Object::default() }
     }
 
     #[test]
@@ -101,31 +90,12 @@ mod tests {
     fn parts_do_not_run_into_each_other() {
         let mut attempts = Attempts::default();
         for object in [
-            Object {
-                host: Some("a".into()),
-                path: Some("b".into()),
-                ..Object::default()
-            },
-            Object {
-                host: Some("ab".into()),
-                ..Object::default()
-            },
-            Object {
-                path: Some("ab".into()),
-                ..Object::default()
-            },
-            Object {
-                text: Some("ab".into()),
-                ..Object::default()
-            },
-            Object {
-                host: Some("".into()),
-                ..Object::default()
-            },
-            Object {
-                addrs: vec!["1.2.3.4".parse().unwrap()],
-                ..Object::default()
-            },
+            Object { host: Some("a".into()), path: Some("b".into()), ..Object::default() },
+            Object { host: Some("ab".into()), ..Object::default() },
+            Object { path: Some("ab".into()), ..Object::default() },
+            Object { text: Some("ab".into()), ..Object::default() },
+            Object { host: Some("".into()), ..Object::default() },
+            Object { addrs: vec!["1.2.3.4".parse().unwrap()], ..Object::default() },
             Object::default(),
         ] {
             assert_eq!(attempts.number(&denial(object.clone())), 1, "{object:?}");

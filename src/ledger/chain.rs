@@ -36,10 +36,7 @@ mod tests {
     #[test]
     fn heads_are_plain_sha_256() {
         // FIPS 180-2, appendix B.1.
-        assert_eq!(
-            head_after(b"abc"),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(head_after(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert!(is_head(&head_after(b"")));
         assert!(is_head(ORIGIN));
         assert!(!is_head(&ORIGIN[1..]));

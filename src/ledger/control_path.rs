@@ -21,9 +21,7 @@ const LINKS_LIMIT: usize = 40;
 #[derive(Debug, thiserror::Error)]
 pub enum UnsafePath {
     /// Someone else owns it.
-    #[error(
-        "{component:?} belongs to uid {uid}: a control file and all above it must belong to root or to the caller"
-    )]
+    #[error("{component:?} belongs to uid {uid}: a control file and all above it must belong to root or to the caller")]
     Owner {
         /// The file, directory or link.
         component: PathBuf,
@@ -31,9 +29,7 @@ pub enum UnsafePath {
         uid: u32,
     },
     /// Anybody may write it.
-    #[error(
-        "{component:?} is writable by everyone (mode {mode:04o}): a control file and all above it must not be"
-    )]
+    #[error("{component:?} is writable by everyone (mode {mode:04o}): a control file and all above it must not be")]
     OthersWrite {
         /// The file or directory.
         component: PathBuf,
@@ -41,9 +37,7 @@ pub enum UnsafePath {
         mode: u32,
     },
     /// The command may write it as a member of its group, or by its access list.
-    #[error(
-        "{component:?} is writable by the command ({through}): a control file and all above it must not be"
-    )]
+    #[error("{component:?} is writable by the command ({through}): a control file and all above it must not be")]
     CommandWrites {
         /// The file or directory.
         component: PathBuf,
@@ -82,11 +76,7 @@ pub enum UnsafePath {
 /// ordinary user on the rungs `rootless` and `bare`) cannot be kept away by ownership: there the check is against
 /// everyone else, and it is for the rung to mask the path. Missing components are no fault by themselves: what exists
 /// above them decides. Directories that the caller may search but not read can be judged too.
-pub fn control_path_is_safe(
-    path: &Path,
-    command_uid: u32,
-    command_gid: u32,
-) -> Result<(), UnsafePath> {
+pub fn control_path_is_safe(path: &Path, command_uid: u32, command_gid: u32) -> Result<(), UnsafePath> {
     walk(path, &Judge::new(Some((command_uid, command_gid)))).map(|_| ())
 }
 
@@ -109,19 +99,13 @@ pub(super) struct Judge {
 impl Judge {
     /// Without a command only owners and the write bit for others are judged.
     pub(super) fn new(command: Option<(u32, u32)>) -> Judge {
-        Judge {
-            caller: geteuid().as_raw(),
-            command,
-        }
+        Judge { caller: geteuid().as_raw(), command }
     }
 
     fn owner(&self, stat: &FileStat, at: &Path) -> Result<(), UnsafePath> {
         match stat.st_uid == 0 || stat.st_uid == self.caller {
             true => Ok(()),
-            false => Err(UnsafePath::Owner {
-                component: at.to_owned(),
-                uid: stat.st_uid,
-            }),
+            false => Err(UnsafePath::Owner { component: at.to_owned(), uid: stat.st_uid }),
         }
     }
 
@@ -133,28 +117,13 @@ impl Judge {
             return Ok(());
         }
         self.writers(&stat, at, || {
-            openat(
-                dir,
-                ".",
-                OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
-                Mode::empty(),
-            )
+            openat(dir, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         })
     }
 
-    fn file(
-        &self,
-        dir: BorrowedFd<'_>,
-        name: &OsStr,
-        stat: &FileStat,
-        at: &Path,
-    ) -> Result<(), UnsafePath> {
+    fn file(&self, dir: BorrowedFd<'_>, name: &OsStr, stat: &FileStat, at: &Path) -> Result<(), UnsafePath> {
         self.owner(stat, at)?;
-        let flags = OFlag::O_RDONLY
-            | OFlag::O_NOFOLLOW
-            | OFlag::O_NONBLOCK
-            | OFlag::O_NOCTTY
-            | OFlag::O_CLOEXEC;
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         self.writers(stat, at, || openat(dir, name, flags, Mode::empty()))
     }
 
@@ -166,37 +135,27 @@ impl Judge {
     ) -> Result<(), UnsafePath> {
         let mode = stat.st_mode & 0o7777;
         if mode & Mode::S_IWOTH.bits() != 0 {
-            return Err(UnsafePath::OthersWrite {
-                component: at.to_owned(),
-                mode,
-            });
+            return Err(UnsafePath::OthersWrite { component: at.to_owned(), mode });
         }
         // The group's write bit is the mask of an access list too: without it no entry of one grants writing (acl(5)).
         let Some((uid, gid)) = self.command.filter(|_| mode & Mode::S_IWGRP.bits() != 0) else {
             return Ok(());
         };
-        let list = access_list(&reopen().map_err(|cause| call("openat", at, cause))?)
-            .map_err(|c| call("fgetxattr", at, c))?;
+        let list =
+            access_list(&reopen().map_err(|cause| call("openat", at, cause))?).map_err(|c| call("fgetxattr", at, c))?;
         let through = match list {
             None => (stat.st_gid == gid).then(|| format!("group {gid}")),
             Some(list) => list_grants(&list, uid, gid, stat.st_gid),
         };
         match through {
             None => Ok(()),
-            Some(through) => Err(UnsafePath::CommandWrites {
-                component: at.to_owned(),
-                through,
-            }),
+            Some(through) => Err(UnsafePath::CommandWrites { component: at.to_owned(), through }),
         }
     }
 }
 
 fn call(call: &'static str, component: &Path, cause: Errno) -> UnsafePath {
-    UnsafePath::Call {
-        call,
-        component: component.to_owned(),
-        cause,
-    }
+    UnsafePath::Call { call, component: component.to_owned(), cause }
 }
 
 fn access_list(file: &OwnedFd) -> Result<Option<Vec<u8>>, Errno> {
@@ -225,11 +184,8 @@ fn list_grants(list: &[u8], uid: u32, gid: u32, owning_group: u32) -> Option<Str
         return Some("an access list of unknown version".to_owned());
     }
     entries.iter().find_map(|[t0, t1, p0, p1, id @ ..]| {
-        let (tag, permissions, id) = (
-            u16::from_le_bytes([*t0, *t1]),
-            u16::from_le_bytes([*p0, *p1]),
-            u32::from_le_bytes(*id),
-        );
+        let (tag, permissions, id) =
+            (u16::from_le_bytes([*t0, *t1]), u16::from_le_bytes([*p0, *p1]), u32::from_le_bytes(*id));
         let named = match tag {
             USER if id == uid => format!("access list, user {uid}"),
             GROUP if id == gid => format!("access list, group {gid}"),
@@ -242,16 +198,10 @@ fn list_grants(list: &[u8], uid: u32, gid: u32, owning_group: u32) -> Option<Str
 
 /// Follows a path component by component, link by link, and judges each.
 pub(super) fn walk(path: &Path, judge: &Judge) -> Result<Walked, UnsafePath> {
-    let absolute = std::path::absolute(path).map_err(|e| {
-        call(
-            "getcwd",
-            path,
-            Errno::from_raw(e.raw_os_error().unwrap_or(0)),
-        )
-    })?;
+    let absolute =
+        std::path::absolute(path).map_err(|e| call("getcwd", path, Errno::from_raw(e.raw_os_error().unwrap_or(0))))?;
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let root = nix::fcntl::open("/", flags, Mode::empty())
-        .map_err(|cause| call("open", Path::new("/"), cause))?;
+    let root = nix::fcntl::open("/", flags, Mode::empty()).map_err(|cause| call("open", Path::new("/"), cause))?;
     judge.directory(root.as_fd(), Path::new("/"))?;
     let mut above = vec![(root, PathBuf::from("/"))];
     let mut ahead = names(&absolute);
@@ -280,12 +230,9 @@ pub(super) fn walk(path: &Path, judge: &Judge) -> Result<Walked, UnsafePath> {
                 judge.owner(&stat, &at)?;
                 links += 1;
                 if links > LINKS_LIMIT {
-                    return Err(UnsafePath::TooManyLinks {
-                        path: path.to_owned(),
-                    });
+                    return Err(UnsafePath::TooManyLinks { path: path.to_owned() });
                 }
-                let target = readlinkat(dir, name.as_os_str())
-                    .map_err(|cause| call("readlinkat", &at, cause))?;
+                let target = readlinkat(dir, name.as_os_str()).map_err(|cause| call("readlinkat", &at, cause))?;
                 if Path::new(&target).is_absolute() {
                     above.truncate(1);
                 }
@@ -294,8 +241,8 @@ pub(super) fn walk(path: &Path, judge: &Judge) -> Result<Walked, UnsafePath> {
                 }
             }
             SFlag::S_IFDIR => {
-                let next = openat(dir, name.as_os_str(), flags, Mode::empty())
-                    .map_err(|cause| call("openat", &at, cause))?;
+                let next =
+                    openat(dir, name.as_os_str(), flags, Mode::empty()).map_err(|cause| call("openat", &at, cause))?;
                 judge.directory(next.as_fd(), &at)?;
                 above.push((next, at));
             }

@@ -44,9 +44,7 @@ pub enum LedgerError {
     )]
     NoStateDirectory,
     /// `fd:` is not followed by a usable number.
-    #[error(
-        "ledger: {text:?} names no descriptor: fd:N with N from 3 up is expected (0 to 2 are the command's own)"
-    )]
+    #[error("ledger: {text:?} names no descriptor: fd:N with N from 3 up is expected (0 to 2 are the command's own)")]
     DescriptorName {
         /// The text as given.
         text: String,
@@ -61,9 +59,7 @@ pub enum LedgerError {
         cause: Errno,
     },
     /// The descriptor is of a kind that keeps no lines in order, or is open for reading only.
-    #[error(
-        "ledger: fd:{fd} is {found}: a file, pipe, stream socket or character device open for writing is expected"
-    )]
+    #[error("ledger: fd:{fd} is {found}: a file, pipe, stream socket or character device open for writing is expected")]
     DescriptorKind {
         /// Its number.
         fd: RawFd,

@@ -142,11 +142,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_hidden(c) {
-            push_hidden(&mut out, c)
-        } else {
-            out.push(c)
-        }
+        if is_hidden(c) { push_hidden(&mut out, c) } else { out.push(c) }
     }
     Cow::Owned(out)
 }
@@ -184,16 +180,10 @@ mod tests {
     fn the_documented_forms() {
         for (bytes, text) in [
             (&b"plain.test"[..], "plain.test"),
-            (
-                b"a\0b\x1b[31m\r\n\t\x7f",
-                "a\\x00b\\x1b[31m\\x0d\\x0a\\x09\\x7f",
-            ),
+            (b"a\0b\x1b[31m\r\n\t\x7f", "a\\x00b\\x1b[31m\\x0d\\x0a\\x09\\x7f"),
             (b"\xff\xc3(\xe2\x82", "\\xff\\xc3(\\xe2\\x82"),
             ("\u{9b}31m\u{85}".as_bytes(), "\\u{9b}31m\\u{85}"),
-            (
-                "a\u{202e}b\u{2066}\u{200b}\u{feff}".as_bytes(),
-                "a\\u{202e}b\\u{2066}\\u{200b}\\u{feff}",
-            ),
+            ("a\u{202e}b\u{2066}\u{200b}\u{feff}".as_bytes(), "a\\u{202e}b\\u{2066}\\u{200b}\\u{feff}"),
             ("\u{e0041}\u{2028}".as_bytes(), "\\u{e0041}\\u{2028}"),
             ("größe 日本".as_bytes(), "größe 日本"),
             (br"a\x00", r"a\\x00"),
@@ -205,10 +195,7 @@ mod tests {
 
     #[test]
     fn a_cut_says_how_much_is_missing_and_cannot_be_forged() {
-        assert_eq!(
-            escape(&[b'a'; 100], 40),
-            format!("{}\\[+84]", "a".repeat(16))
-        );
+        assert_eq!(escape(&[b'a'; 100], 40), format!("{}\\[+84]", "a".repeat(16)));
         assert_eq!(escape(&[b'a'; 40], 40), "a".repeat(40));
         assert_eq!(escape(&[0; 100], 0), "\\[+100]");
         assert_eq!(escape(b"\\[+84]", 40), "\\\\[+84]");
@@ -218,17 +205,11 @@ mod tests {
     fn arguments_have_one_bound_together() {
         let many = vec![vec![b'x'; 100]; 100];
         let out = escape_args(&many, 1000);
-        assert!(
-            out.iter().map(String::len).sum::<usize>() <= 1000,
-            "{out:?}"
-        );
+        assert!(out.iter().map(String::len).sum::<usize>() <= 1000, "{out:?}");
         assert_eq!(out[0].len(), 100);
         let shown = out.len() - 1;
         assert_eq!(out[shown], format!("\\[+{}]", 100 - shown));
-        assert_eq!(
-            escape_args([&b"a"[..], b"", b"b\n"], 1000),
-            ["a", "", "b\\x0a"]
-        );
+        assert_eq!(escape_args([&b"a"[..], b"", b"b\n"], 1000), ["a", "", "b\\x0a"]);
         assert!(escape_args(vec![b""; 5000], 1000).len() <= 1001);
     }
 

@@ -13,11 +13,7 @@ pub const LINE_LIMIT: usize = 1 << 20;
 struct Plain;
 
 impl serde_json::ser::Formatter for Plain {
-    fn write_string_fragment<W: ?Sized + Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut start = 0;
         for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
             writer.write_all(&fragment.as_bytes()[start..at])?;
@@ -50,19 +46,9 @@ mod tests {
     use crate::policy::Axis;
 
     fn record(host: &str) -> Record {
-        let object = Object {
-            host: Some(host.into()),
-            port: Some(443),
-            ..Object::default()
-        };
-        let mut denial = Denial::observed(
-            Axis::Network,
-            Mechanism::Proxy,
-            "CONNECT",
-            object,
-            "default-deny",
-            "not_allowed",
-        );
+        let object = Object { host: Some(host.into()), port: Some(443), ..Object::default() };
+        let mut denial =
+            Denial::observed(Axis::Network, Mechanism::Proxy, "CONNECT", object, "default-deny", "not_allowed");
         denial.http_status = Some(403);
         denial.attempt = 3;
         Record {
@@ -98,9 +84,7 @@ mod tests {
         let line = encode(&record(host)).unwrap();
         let text = std::str::from_utf8(&line).unwrap();
         assert!(!text.chars().any(is_hidden), "{text}");
-        let Body::Denial(denial) = decode(&line).unwrap().body else {
-            panic!("kind")
-        };
+        let Body::Denial(denial) = decode(&line).unwrap().body else { panic!("kind") };
         assert_eq!(denial.object.host.as_deref(), Some(host));
     }
 }

@@ -25,18 +25,11 @@ pub struct Lines<R> {
 impl<R: BufRead> Lines<R> {
     /// The lines of a reader.
     pub fn new(reader: R) -> Lines<R> {
-        Lines {
-            reader,
-            buffer: Vec::new(),
-            number: 0,
-        }
+        Lines { reader, buffer: Vec::new(), number: 0 }
     }
 
     /// The next line, or none at the end. Errors are the reader's own.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a line borrows the buffer, which an Iterator's item cannot"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "a line borrows the buffer, which an Iterator's item cannot")]
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         self.buffer.clear();
         let mut bounded = io::Read::take(&mut self.reader, LINE_LIMIT as u64 + 1);
@@ -48,11 +41,6 @@ impl<R: BufRead> Lines<R> {
             Some((b'\n', bytes)) => (bytes, true),
             _ => (&self.buffer[..], false),
         };
-        Ok(Some(Line {
-            number: self.number,
-            bytes,
-            ended,
-            too_long: bytes.len() > LINE_LIMIT,
-        }))
+        Ok(Some(Line { number: self.number, bytes, ended, too_long: bytes.len() > LINE_LIMIT }))
     }
 }

@@ -55,13 +55,7 @@ mod tests {
         let (a, b) = (RunId::random().unwrap(), RunId::random().unwrap());
         assert_ne!(a, b);
         assert_eq!(a.as_str().parse::<RunId>().unwrap(), a);
-        for bad in [
-            "",
-            "0123456789abcde",
-            "0123456789abcdef0",
-            "0123456789ABCDEF",
-            "../../etc/passwd",
-        ] {
+        for bad in ["", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF", "../../etc/passwd"] {
             assert!(bad.parse::<RunId>().is_err(), "{bad}");
         }
     }

@@ -24,19 +24,8 @@ pub fn start() -> Body {
 }
 
 pub fn denial(axis: Axis, host: &str) -> Denial {
-    let object = Object {
-        host: Some(host.into()),
-        port: Some(443),
-        ..Object::default()
-    };
-    Denial::observed(
-        axis,
-        Mechanism::Proxy,
-        "CONNECT",
-        object,
-        "default-deny",
-        "not_allowed",
-    )
+    let object = Object { host: Some(host.into()), port: Some(443), ..Object::default() };
+    Denial::observed(axis, Mechanism::Proxy, "CONNECT", object, "default-deny", "not_allowed")
 }
 
 pub fn probe(passed: bool) -> Body {
@@ -51,27 +40,13 @@ pub fn probe(passed: bool) -> Body {
 }
 
 pub fn gap(axis: Option<Axis>, lost: u64) -> Body {
-    Body::Gap(Gap {
-        axis,
-        source: "nflog".into(),
-        lost,
-        cause: "ENOBUFS".into(),
-    })
+    Body::Gap(Gap { axis, source: "nflog".into(), lost, cause: "ENOBUFS".into() })
 }
 
-pub const EXITED: SealInput = SealInput {
-    started: true,
-    outcome: Outcome::Exited,
-    exit_code: Some(0),
-};
+pub const EXITED: SealInput = SealInput { started: true, outcome: Outcome::Exited, exit_code: Some(0) };
 
 pub fn open(path: &Path) -> Ledger {
-    Ledger::open(
-        LedgerTarget::Path(path.to_owned()),
-        &RunId::random().unwrap(),
-        "nist-high",
-    )
-    .unwrap()
+    Ledger::open(LedgerTarget::Path(path.to_owned()), &RunId::random().unwrap(), "nist-high").unwrap()
 }
 
 /// A sealed ledger of a start, the given records and the seal: its bytes and what sealing gave.

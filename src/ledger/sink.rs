@@ -42,12 +42,7 @@ pub(super) struct Sink {
 impl Sink {
     pub(super) fn new(file: OwnedFd) -> nix::Result<Sink> {
         let kind = SFlag::from_bits_truncate(fstat(&file)?.st_mode & SFlag::S_IFMT.bits());
-        Ok(Sink {
-            file,
-            paced: kind != SFlag::S_IFREG,
-            patience: PATIENCE,
-            owed: Vec::new(),
-        })
+        Ok(Sink { file, paced: kind != SFlag::S_IFREG, patience: PATIENCE, owed: Vec::new() })
     }
 
     pub(super) fn file(&self) -> &OwnedFd {
@@ -77,10 +72,7 @@ impl Sink {
             if done > 0 {
                 self.owed.extend_from_slice(&line[done..]);
             }
-            Refused {
-                begun: done > 0,
-                cause,
-            }
+            Refused { begun: done > 0, cause }
         })
     }
 
@@ -92,9 +84,7 @@ impl Sink {
             while done < bytes.len() {
                 let rest = &bytes[done..];
                 let now = match self.paced {
-                    true => self
-                        .wait_for_room(deadline)
-                        .map(|()| &rest[..rest.len().min(PACE)])?,
+                    true => self.wait_for_room(deadline).map(|()| &rest[..rest.len().min(PACE)])?,
                     false => rest,
                 };
                 match write(&self.file, now) {
@@ -114,10 +104,7 @@ impl Sink {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(
-                &mut [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)],
-                timeout,
-            ) {
+            match poll(&mut [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)], timeout) {
                 Ok(0) => return Err(Errno::ETIMEDOUT),
                 // An error or a hang-up is told by the write itself.
                 Ok(_) => return Ok(()),
@@ -139,8 +126,7 @@ fn holding_signals(attempt: impl FnOnce() -> Result<(), Errno>) -> Result<(), Er
     let mut result = attempt();
     if let Err(Errno::EPIPE | Errno::EFBIG) = result {
         // Without a descriptor for it (EMFILE) the signal stays pending, and so must stay blocked.
-        let pending =
-            SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        let pending = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         while pending.read_signal()?.is_some() {}
     }
     if let Err(cause) = before.thread_set_mask() {

@@ -68,11 +68,7 @@ mod tests {
 
     #[test]
     fn a_run_without_a_record_says_so() {
-        let end = SealInput {
-            started: false,
-            outcome: Outcome::NotStarted,
-            exit_code: Some(125),
-        };
+        let end = SealInput { started: false, outcome: Outcome::NotStarted, exit_code: Some(125) };
         assert_eq!(
             String::from_utf8(Status::unsealed(end).to_line().unwrap()).unwrap(),
             concat!(

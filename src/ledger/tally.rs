@@ -41,10 +41,7 @@ impl Tally {
             Body::Gap(gap) => gap.lost,
             _ => 1,
         };
-        let loss = self.losses.entry(body.axis()).or_insert(Loss {
-            lost: 0,
-            cause: String::new(),
-        });
+        let loss = self.losses.entry(body.axis()).or_insert(Loss { lost: 0, cause: String::new() });
         loss.lost = loss.lost.saturating_add(records);
         loss.cause = cause;
     }
@@ -52,12 +49,7 @@ impl Tally {
     /// The next loss to be recorded. It stays until [`Tally::recorded`].
     pub(super) fn next_gap(&self) -> Option<Gap> {
         let (axis, loss) = self.losses.first_key_value()?;
-        Some(Gap {
-            axis: *axis,
-            source: "writer".to_owned(),
-            lost: loss.lost,
-            cause: loss.cause.clone(),
-        })
+        Some(Gap { axis: *axis, source: "writer".to_owned(), lost: loss.lost, cause: loss.cause.clone() })
     }
 
     /// The gap that [`Tally::next_gap`] gave is in the ledger.
@@ -73,10 +65,7 @@ impl Tally {
     /// Denials by axis, each axis named.
     pub(super) fn denials(&self) -> BTreeMap<String, u64> {
         let count = |axis| self.denials.get(axis).copied().unwrap_or_default();
-        Axis::ALL
-            .iter()
-            .map(|axis| (axis.name().to_owned(), count(axis)))
-            .collect()
+        Axis::ALL.iter().map(|axis| (axis.name().to_owned(), count(axis))).collect()
     }
 
     pub(super) fn complete(&self) -> bool {
@@ -86,9 +75,6 @@ impl Tally {
     /// Whether no gap touches the axis, for each axis.
     pub(super) fn complete_by_axis(&self) -> BTreeMap<String, bool> {
         let whole = |axis: Axis| !self.holes.contains(&None) && !self.holes.contains(&Some(axis));
-        Axis::ALL
-            .iter()
-            .map(|axis| (axis.name().to_owned(), whole(*axis)))
-            .collect()
+        Axis::ALL.iter().map(|axis| (axis.name().to_owned(), whole(*axis))).collect()
     }
 }

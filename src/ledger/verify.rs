@@ -59,26 +59,11 @@ impl Verification {
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verification::Complete {
-                records,
-                denials,
-                head,
-            } => {
-                write!(
-                    f,
-                    "complete: {records} records, {denials} denials, head {head}"
-                )
+            Verification::Complete { records, denials, head } => {
+                write!(f, "complete: {records} records, {denials} denials, head {head}")
             }
-            Verification::Incomplete {
-                records,
-                denials,
-                why,
-            } => {
-                write!(
-                    f,
-                    "incomplete: {records} records, {denials} denials: {}",
-                    why.join("; ")
-                )
+            Verification::Incomplete { records, denials, why } => {
+                write!(f, "incomplete: {records} records, {denials} denials: {}", why.join("; "))
             }
             Verification::Altered { line, why } => write!(f, "altered: line {line}: {why}"),
         }
@@ -107,10 +92,7 @@ pub enum VerifyError {
 
 /// [`verify`] of a file.
 pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, VerifyError> {
-    let read = |cause| VerifyError::Read {
-        path: path.to_owned(),
-        cause,
-    };
+    let read = |cause| VerifyError::Read { path: path.to_owned(), cause };
     let file = File::open(path).map_err(read)?;
     verify(BufReader::with_capacity(1 << 16, file), head).map_err(|error| match error {
         VerifyError::Read { cause, .. } => read(cause),
@@ -125,21 +107,13 @@ pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, Veri
 /// so does one whose end was cut and sealed anew.
 pub fn verify<R: BufRead>(reader: R, head: Option<&str>) -> Result<Verification, VerifyError> {
     if let Some(text) = head.filter(|text| !is_head(text)) {
-        return Err(VerifyError::Head {
-            text: text.to_owned(),
-        });
+        return Err(VerifyError::Head { text: text.to_owned() });
     }
     let mut lines = Lines::new(reader);
     let mut check = Check::default();
-    while let Some(line) = lines.next().map_err(|cause| VerifyError::Read {
-        path: PathBuf::new(),
-        cause,
-    })? {
+    while let Some(line) = lines.next().map_err(|cause| VerifyError::Read { path: PathBuf::new(), cause })? {
         if let Err(why) = check.line(&line) {
-            return Ok(Verification::Altered {
-                line: line.number,
-                why,
-            });
+            return Ok(Verification::Altered { line: line.number, why });
         }
     }
     Ok(check.end(head))
@@ -174,8 +148,8 @@ impl Check {
             self.torn = Some(line.number);
             return Ok(());
         }
-        let record = super::line::decode(line.bytes)
-            .map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
+        let record =
+            super::line::decode(line.bytes).map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
         self.frame(&record)?;
         self.body(&record.body, line.bytes)?;
         self.records += 1;
@@ -190,10 +164,7 @@ impl Check {
             return Err(format!("has version {}, not {VERSION}", record.v));
         }
         if record.seq != self.records {
-            return Err(format!(
-                "has number {} where {} is due",
-                record.seq, self.records
-            ));
+            return Err(format!("has number {} where {} is due", record.seq, self.records));
         }
         if record.prev != self.head.as_deref().unwrap_or(ORIGIN) {
             return Err("does not hold the hash of the line before it".to_owned());
@@ -238,10 +209,7 @@ impl Check {
             return;
         }
         let axis = gap.axis.map_or("any axis", |axis| axis.name());
-        let text = format!(
-            "{} of {axis} lost by {}: {}",
-            gap.lost, gap.source, gap.cause
-        );
+        let text = format!("{} of {axis} lost by {}: {}", gap.lost, gap.source, gap.cause);
         self.gaps.push(printable(&text).into_owned());
     }
 
@@ -253,24 +221,16 @@ impl Check {
             return Err("is a seal that was changed: its digest does not fit".to_owned());
         }
         if seal.denials != self.tally.denials() {
-            return Err(format!(
-                "seals denials {:?} where {:?} are recorded",
-                seal.denials,
-                self.tally.denials()
-            ));
+            return Err(format!("seals denials {:?} where {:?} are recorded", seal.denials, self.tally.denials()));
         }
-        if seal.complete != self.tally.complete()
-            || seal.complete_by_axis != self.tally.complete_by_axis()
-        {
+        if seal.complete != self.tally.complete() || seal.complete_by_axis != self.tally.complete_by_axis() {
             return Err("seals a completeness that the recorded gaps do not bear out".to_owned());
         }
         Ok(())
     }
 
     fn end(self, head: Option<&str>) -> Verification {
-        if let Some(head) =
-            head.filter(|head| Some(*head) != self.head.as_deref() || self.torn.is_some())
-        {
+        if let Some(head) = head.filter(|head| Some(*head) != self.head.as_deref() || self.torn.is_some()) {
             let line = self.torn.unwrap_or(self.records);
             return Verification::Altered {
                 line,
@@ -292,16 +252,8 @@ impl Check {
         }
         let (records, denials) = (self.records, self.denials);
         match (why.is_empty(), self.head) {
-            (true, Some(head)) => Verification::Complete {
-                records,
-                denials,
-                head,
-            },
-            _ => Verification::Incomplete {
-                records,
-                denials,
-                why,
-            },
+            (true, Some(head)) => Verification::Complete { records, denials, head },
+            _ => Verification::Incomplete { records, denials, why },
         }
     }
 }
@@ -311,11 +263,7 @@ fn seal_digest(line: &[u8], digest: &str) -> Option<String> {
     let field = format!("\"digest\":\"{digest}\"");
     let text = std::str::from_utf8(line).ok()?;
     let at = text.rfind(&field)?;
-    let blank = format!(
-        "{}\"digest\":\"{ORIGIN}\"{}",
-        &text[..at],
-        &text[at + field.len()..]
-    );
+    let blank = format!("{}\"digest\":\"{ORIGIN}\"{}", &text[..at], &text[at + field.len()..]);
     Some(head_after(blank.as_bytes()))
 }
 

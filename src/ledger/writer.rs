@@ -175,10 +175,7 @@ impl Ledger {
             self.tally.lost(&body, error.to_string());
         }
         match error {
-            None => Ok(Appended::Stored {
-                seq: self.seq - 1,
-                head: self.head.clone(),
-            }),
+            None => Ok(Appended::Stored { seq: self.seq - 1, head: self.head.clone() }),
             Some(error) if starting || self.mode == LedgerMode::Required => Err(error),
             Some(_) => Ok(Appended::NotStored),
         }
@@ -244,27 +241,19 @@ impl Ledger {
             (Stage::Open, Body::Start(_)) => "comes a second time",
             (Stage::Open, _) => return Ok(()),
         };
-        Err(LedgerError::Order {
-            kind: body.kind(),
-            why,
-        })
+        Err(LedgerError::Order { kind: body.kind(), why })
     }
 
     /// Brings out what is owed: the rest of a line, then the gaps.
     fn settle(&mut self) -> Result<(), Failure> {
-        self.sink
-            .settle()
-            .map_err(|cause| self.refused(false, cause))?;
+        self.sink.settle().map_err(|cause| self.refused(false, cause))?;
         while let Some(gap) = self.tally.next_gap() {
             let result = self.put(&Body::Gap(gap.clone()));
             if result.as_ref().err().is_none_or(|failure| failure.begun) {
                 self.tally.recorded(&gap);
             }
             // Whatever became of the gap's line, nothing of the record that waits behind it is out.
-            result.map_err(|failure| Failure {
-                begun: false,
-                ..failure
-            })?;
+            result.map_err(|failure| Failure { begun: false, ..failure })?;
         }
         Ok(())
     }
@@ -278,10 +267,7 @@ impl Ledger {
     fn write(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
         let head = head_after(&line);
         line.push(b'\n');
-        let result = self
-            .sink
-            .write_line(&line)
-            .map_err(|Refused { begun, cause }| self.refused(begun, cause));
+        let result = self.sink.write_line(&line).map_err(|Refused { begun, cause }| self.refused(begun, cause));
         if result.as_ref().err().is_none_or(|failure| failure.begun) {
             self.head = head;
             self.seq += 1;
@@ -290,14 +276,7 @@ impl Ledger {
     }
 
     fn refused(&self, begun: bool, cause: Errno) -> Failure {
-        Failure {
-            begun,
-            error: LedgerError::Write {
-                seq: self.seq,
-                target: self.target.clone(),
-                cause,
-            },
-        }
+        Failure { begun, error: LedgerError::Write { seq: self.seq, target: self.target.clone(), cause } }
     }
 
     fn record(&self, body: &Body) -> Result<Record, LedgerError> {
@@ -315,16 +294,9 @@ impl Ledger {
     }
 
     fn encode(&self, record: &Record) -> Result<Vec<u8>, LedgerError> {
-        let line = encode(record).map_err(|cause| LedgerError::Encode {
-            seq: record.seq,
-            cause,
-        })?;
+        let line = encode(record).map_err(|cause| LedgerError::Encode { seq: record.seq, cause })?;
         match line.len() {
-            length if length > LINE_LIMIT => Err(LedgerError::TooLong {
-                seq: record.seq,
-                length,
-                limit: LINE_LIMIT,
-            }),
+            length if length > LINE_LIMIT => Err(LedgerError::TooLong { seq: record.seq, length, limit: LINE_LIMIT }),
             _ => Ok(line),
         }
     }
@@ -338,10 +310,7 @@ struct Failure {
 
 impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Failure {
-        Failure {
-            begun: false,
-            error,
-        }
+        Failure { begun: false, error }
     }
 }
 

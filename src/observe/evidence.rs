@@ -114,7 +114,8 @@ impl Evidence {
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
-                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Denial(logged.into_denial()))?;
+                let (Appended::Stored { .. } | Appended::NotStored) =
+                    ledger.append(Body::Denial(logged.into_denial()))?;
             }
         }
         self.lost += drained.lost;
@@ -129,7 +130,8 @@ impl Evidence {
             let lost = counter.packets.saturating_sub(before).saturating_sub(logged);
             if lost > 0 {
                 let axis = if counter.rule == "control-plane" { Axis::Privilege } else { Axis::Network };
-                let cause = format!("rule {} refused more packets than its log told of ({} noticed)", counter.rule, self.lost);
+                let cause =
+                    format!("rule {} refused more packets than its log told of ({} noticed)", counter.rule, self.lost);
                 ledger.append(Body::Gap(Gap { axis: Some(axis), source: "nflog".into(), lost, cause }))?;
             }
         }

@@ -93,24 +93,11 @@ impl NfLog {
                 ConfigNla::QThresh(1),
                 Timeout::new(1).into(),
             ];
-            match channel.request(config_request(
-                NetfilterProtoFamily::Unspec,
-                group,
-                configuration,
-            )) {
+            match channel.request(config_request(NetfilterProtoFamily::Unspec, group, configuration)) {
                 Ok(()) => {
-                    setsockopt(channel.socket(), sockopt::RcvBufForce, &bytes).map_err(|e| {
-                        FirewallError::Socket {
-                            call: "setsockopt(SO_RCVBUFFORCE)",
-                            source: e.into(),
-                        }
-                    })?;
-                    return Ok(NfLog {
-                        channel,
-                        run: run.to_owned(),
-                        group,
-                        sequence: Sequence::default(),
-                    });
+                    setsockopt(channel.socket(), sockopt::RcvBufForce, &bytes)
+                        .map_err(|e| FirewallError::Socket { call: "setsockopt(SO_RCVBUFFORCE)", source: e.into() })?;
+                    return Ok(NfLog { channel, run: run.to_owned(), group, sequence: Sequence::default() });
                 }
                 // A group that another socket has bound is EPERM.
                 Err(FirewallError::Refused { source, .. })
@@ -121,11 +108,7 @@ impl NfLog {
                 Err(e) => return Err(e),
             }
         }
-        Err(FirewallError::NoLogGroup {
-            first: *GROUPS.start(),
-            last: *GROUPS.end(),
-            source: refusal,
-        })
+        Err(FirewallError::NoLogGroup { first: *GROUPS.start(), last: *GROUPS.end(), source: refusal })
     }
 
     /// The group's number, for the rules that log to it.
@@ -143,9 +126,7 @@ impl NfLog {
             let bytes = match self.channel.receive_bytes() {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Ok(drained),
-                Err(FirewallError::Socket { source, .. })
-                    if source.raw_os_error() == Some(libc::ENOBUFS) =>
-                {
+                Err(FirewallError::Socket { source, .. }) if source.raw_os_error() == Some(libc::ENOBUFS) => {
                     drained.lost += self.sequence.overrun();
                     continue;
                 }
@@ -154,13 +135,7 @@ impl NfLog {
                 Err(e) => return Err(e),
             };
             for attributes in datagram(&bytes).filter_map(Result::ok).filter_map(record) {
-                let number = attributes.iter().find_map(|a| {
-                    if let PacketNla::Seq(n) = a {
-                        Some(*n)
-                    } else {
-                        None
-                    }
-                });
+                let number = attributes.iter().find_map(|a| if let PacketNla::Seq(n) = a { Some(*n) } else { None });
                 drained.lost += number.map_or(0, |number| self.sequence.seen(number));
                 match logged(&self.run, &attributes) {
                     Some(logged) => {
@@ -176,10 +151,7 @@ impl NfLog {
 
 /// The attributes of a message that is a record.
 fn record(message: &[u8]) -> Option<Vec<PacketNla>> {
-    match NetlinkMessage::<NetfilterMessage>::deserialize(message)
-        .ok()?
-        .payload
-    {
+    match NetlinkMessage::<NetfilterMessage>::deserialize(message).ok()?.payload {
         NetlinkPayload::InnerMessage(NetfilterMessage {
             inner: NetfilterMessageInner::ULog(ULogMessage::Packet(attributes)),
             ..
@@ -202,11 +174,7 @@ fn logged(run: &str, attributes: &[PacketNla]) -> Option<Logged> {
             _ => {}
         }
     }
-    Some(Logged {
-        rule: rule?.to_owned(),
-        uid,
-        packet,
-    })
+    Some(Logged { rule: rule?.to_owned(), uid, packet })
 }
 
 /// The numbers of a group's records: from 0, one more for each, whether it could be delivered or not.
@@ -243,11 +211,7 @@ impl Logged {
     /// The denial that this packet's refusal is. Its subject is known by uid only.
     pub fn into_denial(self) -> Denial {
         let control_plane = self.rule == "control-plane";
-        let axis = if control_plane {
-            Axis::Privilege
-        } else {
-            Axis::Network
-        };
+        let axis = if control_plane { Axis::Privilege } else { Axis::Network };
         let reason = match self.rule.as_str() {
             "control-plane" => "control_plane",
             "dns" => "resolver",
@@ -255,34 +219,19 @@ impl Logged {
             _ => "not_allowed",
         };
         let (operation, object) = match &self.packet {
-            Some(packet) => (
-                packet.operation(),
-                Object {
-                    port: packet.dport,
-                    addrs: vec![packet.dst],
-                    ..Object::default()
-                },
-            ),
+            Some(packet) => {
+                (packet.operation(), Object { port: packet.dport, addrs: vec![packet.dst], ..Object::default() })
+            }
             None => ("ip".to_owned(), Object::default()),
         };
-        let mut denial = Denial::observed(
-            axis,
-            Mechanism::Firewall,
-            &operation,
-            object,
-            &self.rule,
-            reason,
-        );
+        let mut denial = Denial::observed(axis, Mechanism::Firewall, &operation, object, &self.rule, reason);
         denial.errno = match operation.as_str() {
             "tcp" => Some("ECONNREFUSED".to_owned()),
             "udp" | "icmp" => Some("EPERM".to_owned()),
             // An ICMPv6 echo socket loses the error (ping_v6_sendmsg, seen on 6.18) where a raw one passes it on.
             _ => None,
         };
-        denial.subject = Subject {
-            uid: self.uid,
-            ..Subject::default()
-        };
+        denial.subject = Subject { uid: self.uid, ..Subject::default() };
         denial
     }
 }
@@ -296,17 +245,9 @@ mod tests {
         let mut sequence = Sequence::default();
         assert_eq!(sequence.seen(0), 0);
         assert_eq!(sequence.overrun(), 1);
-        assert_eq!(
-            sequence.overrun(),
-            0,
-            "a second notice before the numbers tell"
-        );
+        assert_eq!(sequence.overrun(), 0, "a second notice before the numbers tell");
         assert_eq!(sequence.seen(1), 0, "queued before the overrun");
-        assert_eq!(
-            sequence.seen(7),
-            4,
-            "five are missing, one of which was said before"
-        );
+        assert_eq!(sequence.seen(7), 4, "five are missing, one of which was said before");
         assert_eq!(sequence.seen(8), 0);
         assert_eq!(sequence.seen(10), 1);
     }
@@ -315,10 +256,7 @@ mod tests {
     fn the_first_record_shows_what_was_lost_before_it_and_numbers_wrap() {
         let mut sequence = Sequence::default();
         assert_eq!(sequence.seen(3), 3);
-        let mut sequence = Sequence {
-            next: u32::MAX,
-            ahead: 0,
-        };
+        let mut sequence = Sequence { next: u32::MAX, ahead: 0 };
         assert_eq!(sequence.seen(u32::MAX), 0);
         assert_eq!(sequence.seen(1), 1);
     }
@@ -333,37 +271,15 @@ mod tests {
             dport: Some(8500),
             icmp: None,
         };
-        let denial = Logged {
-            rule: "control-plane".into(),
-            uid: Some(7),
-            packet: Some(packet),
-        }
-        .into_denial();
-        assert_eq!(
-            (denial.axis, denial.nist.as_slice()),
-            (Axis::Privilege, &["AC-6".to_owned()][..])
-        );
-        assert_eq!(
-            (denial.operation.as_str(), denial.errno.as_deref()),
-            ("tcp", Some("ECONNREFUSED"))
-        );
-        assert_eq!(
-            (denial.object.port, denial.subject.uid),
-            (Some(8500), Some(7))
-        );
+        let denial = Logged { rule: "control-plane".into(), uid: Some(7), packet: Some(packet) }.into_denial();
+        assert_eq!((denial.axis, denial.nist.as_slice()), (Axis::Privilege, &["AC-6".to_owned()][..]));
+        assert_eq!((denial.operation.as_str(), denial.errno.as_deref()), ("tcp", Some("ECONNREFUSED")));
+        assert_eq!((denial.object.port, denial.subject.uid), (Some(8500), Some(7)));
     }
 
     #[test]
     fn a_packet_that_cannot_be_read_is_still_a_denial() {
-        let denial = Logged {
-            rule: "default-deny".into(),
-            uid: None,
-            packet: None,
-        }
-        .into_denial();
-        assert_eq!(
-            (denial.axis, denial.operation.as_str()),
-            (Axis::Network, "ip")
-        );
+        let denial = Logged { rule: "default-deny".into(), uid: None, packet: None }.into_denial();
+        assert_eq!((denial.axis, denial.operation.as_str()), (Axis::Network, "ip"));
     }
 }

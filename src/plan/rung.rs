@@ -20,6 +20,8 @@ pub enum Restriction {
     ReadOnlyAll,
     /// The record and the program's own files.
     OwnFiles,
+    /// Other users' homes and control sockets.
+    PrivatePaths,
     /// An unprivileged account without groups and without a way to root.
     Account,
     /// The caller's session keyring.
@@ -41,7 +43,10 @@ impl Restriction {
     pub fn axis(self) -> Axis {
         match self {
             Restriction::EgressAllowlist | Restriction::DirectEgress | Restriction::OtherFamilies => Axis::Network,
-            Restriction::ReadOnlyTrees | Restriction::ReadOnlyAll | Restriction::OwnFiles => Axis::Filesystem,
+            Restriction::ReadOnlyTrees
+            | Restriction::ReadOnlyAll
+            | Restriction::OwnFiles
+            | Restriction::PrivatePaths => Axis::Filesystem,
             _ => Axis::Privilege,
         }
     }
@@ -56,6 +61,7 @@ impl fmt::Display for Restriction {
             Restriction::ReadOnlyTrees => "read-only trees",
             Restriction::ReadOnlyAll => "read-only but the writable set",
             Restriction::OwnFiles => "record and own files masked",
+            Restriction::PrivatePaths => "other homes and control sockets masked",
             Restriction::Account => "unprivileged account",
             Restriction::Keyring => "own session keyring",
             Restriction::TerminalInput => "no terminal input injection",
@@ -95,7 +101,8 @@ impl Rung for Full {
     }
 
     fn carry(&self, restriction: Restriction, facts: &Facts) -> Result<&'static str, String> {
-        let capability = |number: u32, name: &str| if facts.has(number) { Ok(()) } else { Err(format!("CAP_{name} is missing")) };
+        let capability =
+            |number: u32, name: &str| if facts.has(number) { Ok(()) } else { Err(format!("CAP_{name} is missing")) };
         let mounts = || match &facts.mounts {
             Some(Ok(())) => Ok(()),
             Some(Err(cause)) => Err(format!("mounts cannot be changed: {cause}")),
@@ -125,7 +132,7 @@ impl Rung for Full {
                 capability(SYS_ADMIN, "SYS_ADMIN")?;
                 mounts().map(|()| "private mount namespace, mount_setattr recursive, EROFS")
             }
-            Restriction::OwnFiles => mounts().map(|()| "empty masks mounted over"),
+            Restriction::OwnFiles | Restriction::PrivatePaths => mounts().map(|()| "empty masks mounted over"),
             Restriction::Account => mounts().map(|()| "setresuid, no groups, account files mounted over"),
             Restriction::Keyring => Ok("a new session keyring"),
             Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
@@ -153,7 +160,7 @@ pub fn wanted(policy: &Policy) -> Vec<Restriction> {
     match postures.filesystem {
         Posture::Open => {}
         Posture::Restricted => wanted.extend([ReadOnlyTrees, OwnFiles]),
-        Posture::Locked => wanted.extend([ReadOnlyAll, OwnFiles]),
+        Posture::Locked => wanted.extend([ReadOnlyAll, OwnFiles, PrivatePaths]),
     }
     if postures.privilege > Posture::Open {
         wanted.extend([Account, Keyring, TerminalInput]);

@@ -68,12 +68,7 @@ impl Allowlist {
     pub fn from_file_text(file: &str, text: &str) -> Result<Allowlist, BadLine> {
         let mut entries = Vec::new();
         for (line, entry) in entry::entries_of_file(text) {
-            entries.push(entry.map_err(|(text, fault)| BadLine {
-                file: file.to_owned(),
-                line,
-                text,
-                fault,
-            })?);
+            entries.push(entry.map_err(|(text, fault)| BadLine { file: file.to_owned(), line, text, fault })?);
         }
         Ok(Allowlist::from_entries(entries))
     }
@@ -90,12 +85,7 @@ impl Allowlist {
 
     /// The entries in canonical order.
     pub fn entries(&self) -> Vec<&Entry> {
-        let mut all: Vec<&Entry> = self
-            .exact
-            .values()
-            .chain(self.below.values())
-            .flatten()
-            .collect();
+        let mut all: Vec<&Entry> = self.exact.values().chain(self.below.values()).flatten().collect();
         all.sort();
         all
     }
@@ -106,31 +96,20 @@ impl Allowlist {
         for found in self.naming(&authority.host) {
             named = true;
             if let Some(entry) = found.iter().find(|entry| entry.admits_port(authority.port)) {
-                return Verdict::Admitted {
-                    entry: entry.to_string(),
-                };
+                return Verdict::Admitted { entry: entry.to_string() };
             }
         }
         if named {
-            Verdict::Refused {
-                rule: "port",
-                reason: "port_not_allowed",
-            }
+            Verdict::Refused { rule: "port", reason: "port_not_allowed" }
         } else {
-            Verdict::Refused {
-                rule: "default-deny",
-                reason: "not_allowed",
-            }
+            Verdict::Refused { rule: "default-deny", reason: "not_allowed" }
         }
     }
 
     /// The entries that name a host, whatever their ports, nearest first.
     fn naming<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Vec<Entry>> {
         let parents = host.name().into_iter().flat_map(Name::parents);
-        self.exact
-            .get(host)
-            .into_iter()
-            .chain(parents.filter_map(|parent| self.below.get(parent)))
+        self.exact.get(host).into_iter().chain(parents.filter_map(|parent| self.below.get(parent)))
     }
 }
 

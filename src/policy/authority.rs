@@ -134,7 +134,9 @@ impl fmt::Display for BadAuthority {
             BadAuthority::LabelTooLong => "a label has more than 63 bytes",
             BadAuthority::NameTooLong => "the name has more than 253 bytes",
             BadAuthority::HyphenAtEdge => "a label starts or ends with a hyphen",
-            BadAuthority::NumericName => "the last label is a number; an IPv4 address has four decimal parts without leading zeros",
+            BadAuthority::NumericName => {
+                "the last label is a number; an IPv4 address has four decimal parts without leading zeros"
+            }
         })
     }
 }
@@ -330,10 +332,7 @@ fn check_label(label: &str) -> Result<(), BadAuthority> {
     if label.len() > LABEL_MAX {
         return Err(BadAuthority::LabelTooLong);
     }
-    if !label
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    {
+    if !label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
         return Err(BadAuthority::BadByte);
     }
     if label.starts_with('-') || label.ends_with('-') {

@@ -65,26 +65,10 @@ fn dots_brackets_and_ports_n02() {
     ] {
         assert_eq!(connect(text), Err(fault), "{text}");
     }
-    assert_eq!(
-        Authority::parse_with_default(b"allowed.test:", 80),
-        Err(BadPort)
-    );
-    assert_eq!(
-        Authority::parse_with_default(b"allowed.test", 0),
-        Err(BadPort)
-    );
-    assert_eq!(
-        Authority::parse_with_default(b"allowed.test", 80)
-            .unwrap()
-            .to_string(),
-        "allowed.test:80"
-    );
-    assert_eq!(
-        Authority::parse_with_default(b"[::1]", 80)
-            .unwrap()
-            .to_string(),
-        "[::1]:80"
-    );
+    assert_eq!(Authority::parse_with_default(b"allowed.test:", 80), Err(BadPort));
+    assert_eq!(Authority::parse_with_default(b"allowed.test", 0), Err(BadPort));
+    assert_eq!(Authority::parse_with_default(b"allowed.test", 80).unwrap().to_string(), "allowed.test:80");
+    assert_eq!(Authority::parse_with_default(b"[::1]", 80).unwrap().to_string(), "[::1]:80");
     assert_eq!(Host::parse(b"allowed.test:443"), Err(Colon));
 }
 
@@ -123,32 +107,16 @@ fn bytes_that_split_parsers_n03() {
         (b"\xff.wild.test:443", NonAscii),
         ("evil。wild。test:443".as_bytes(), NonAscii),
     ] {
-        assert_eq!(
-            Authority::parse_connect(text),
-            Err(fault),
-            "{}",
-            text.escape_ascii()
-        );
-        assert_eq!(
-            Authority::parse_with_default(text, 80),
-            Err(fault),
-            "{}",
-            text.escape_ascii()
-        );
+        assert_eq!(Authority::parse_connect(text), Err(fault), "{}", text.escape_ascii());
+        assert_eq!(Authority::parse_with_default(text, 80), Err(fault), "{}", text.escape_ascii());
     }
     let label = "a".repeat(63);
     let longest = format!("{label}.{label}.{label}.{}", "a".repeat(61));
     assert_eq!(longest.len(), 253);
     assert!(Host::parse(longest.as_bytes()).is_ok());
     assert!(Host::parse(format!("{longest}.").as_bytes()).is_ok());
-    assert_eq!(
-        Host::parse(format!("{longest}a").as_bytes()),
-        Err(NameTooLong)
-    );
-    assert_eq!(
-        Host::parse(format!("{label}a.test").as_bytes()),
-        Err(LabelTooLong)
-    );
+    assert_eq!(Host::parse(format!("{longest}a").as_bytes()), Err(NameTooLong));
+    assert_eq!(Host::parse(format!("{label}a.test").as_bytes()), Err(LabelTooLong));
 }
 
 #[test]
@@ -173,21 +141,14 @@ fn legacy_ipv4_n04() {
         "a.0x1",
         "a.1",
     ] {
-        assert_eq!(
-            Host::parse(text.as_bytes()),
-            Err(BadAuthority::NumericName),
-            "{text}"
-        );
+        assert_eq!(Host::parse(text.as_bytes()), Err(BadAuthority::NumericName), "{text}");
     }
 }
 
 #[test]
 fn parents_are_whole_labels() {
     let name = Name::parse(b"a.b.wild.test").unwrap();
-    assert_eq!(
-        name.parents().collect::<Vec<_>>(),
-        ["b.wild.test", "wild.test", "test"]
-    );
+    assert_eq!(name.parents().collect::<Vec<_>>(), ["b.wild.test", "wild.test", "test"]);
     assert_eq!(Name::parse(b"test").unwrap().parents().count(), 0);
     assert_eq!(Name::parse(b"1.2.3.4"), Err(BadAuthority::NumericName));
     assert_eq!(Name::parse(b"[::1]"), Err(BadAuthority::Brackets));

@@ -118,9 +118,7 @@ pub enum PolicyError {
     #[error("{0} is named both writable and read-only; accepted: one of the two")]
     BothWays(PolicyPath),
     /// The whole of the file system as writable path.
-    #[error(
-        "/ is named writable, which leaves nothing read-only; accepted: a path below it, or filesystem = \"open\""
-    )]
+    #[error("/ is named writable, which leaves nothing read-only; accepted: a path below it, or filesystem = \"open\"")]
     RootWritable,
 }
 
@@ -159,15 +157,10 @@ impl Policy {
     /// The policy that `--policy` names with the flags' layer over it.
     pub fn load(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
         match base {
-            PolicyArg::Level(level) => {
-                Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None)
-            }
+            PolicyArg::Level(level) => Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None),
             PolicyArg::File(file) => {
                 let read = std::fs::read_to_string(file);
-                let text = read.map_err(|cause| PolicyError::Read {
-                    file: file.clone(),
-                    cause,
-                })?;
+                let text = read.map_err(|cause| PolicyError::Read { file: file.clone(), cause })?;
                 Policy::from_toml(file, &text, flags)
             }
         }
@@ -219,16 +212,8 @@ impl Policy {
                 workspace: all.workspace,
                 workdir: all.workdir,
             },
-            privilege: Privilege {
-                posture: privilege,
-                user: all.user,
-                control_plane_ports: all.control_plane_port,
-            },
-            environment: Environment {
-                pass: all.env_pass,
-                drop: all.env_drop,
-                clear: all.clear_env.unwrap_or(false),
-            },
+            privilege: Privilege { posture: privilege, user: all.user, control_plane_ports: all.control_plane_port },
+            environment: Environment { pass: all.env_pass, drop: all.env_drop, clear: all.clear_env.unwrap_or(false) },
             harness: all.harness.unwrap_or_default(),
             ledger: all.ledger.unwrap_or(OnLedgerFailure::Required),
             leftovers: all.leftovers,
@@ -265,29 +250,15 @@ impl Policy {
             Posture::Restricted => &NIST_HIGH,
             Posture::Locked => &[],
         };
-        let level = level
-            .iter()
-            .map(|text| Entry::parse(text).expect("build.rs parsed it"));
-        let harness = self
-            .harness()
-            .endpoints
-            .iter()
-            .map(|endpoint| endpoint.entry.clone());
-        Some(Allowlist::from_entries(
-            level
-                .chain(harness)
-                .chain(self.network.allow.iter().cloned()),
-        ))
+        let level = level.iter().map(|text| Entry::parse(text).expect("build.rs parsed it"));
+        let harness = self.harness().endpoints.iter().map(|endpoint| endpoint.entry.clone());
+        Some(Allowlist::from_entries(level.chain(harness).chain(self.network.allow.iter().cloned())))
     }
 
     /// Refuses a combination that can't be held where the command shares the machine's network and mount tables with
     /// root. A plan whose sandbox has its own namespaces, in which set-id execution is void, need not ask.
     pub fn check_holdable(&self) -> Result<(), Unholdable> {
-        let Postures {
-            network,
-            filesystem,
-            privilege,
-        } = self.postures();
+        let Postures { network, filesystem, privilege } = self.postures();
         if privilege > Posture::Open && self.names_root() {
             return Err(Unholdable::Root { privilege });
         }
@@ -295,10 +266,7 @@ impl Policy {
             return Err(Unholdable::Network { network, privilege });
         }
         if privilege < Posture::Locked && filesystem > Posture::Open {
-            return Err(Unholdable::Filesystem {
-                filesystem,
-                privilege,
-            });
+            return Err(Unholdable::Filesystem { filesystem, privilege });
         }
         Ok(())
     }
@@ -339,24 +307,14 @@ impl Policy {
 
     /// SHA-256 of [`Policy::to_toml`] in hexadecimal.
     pub fn digest(&self) -> String {
-        Sha256::digest(self.to_toml())
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        Sha256::digest(self.to_toml()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 impl PolicyError {
     fn incomplete(layer: &Layer, file: Option<&Path>) -> PolicyError {
-        let postures = [
-            ("network", layer.network),
-            ("filesystem", layer.filesystem),
-            ("privilege", layer.privilege),
-        ];
-        let missing = postures
-            .iter()
-            .filter(|(_, posture)| posture.is_none())
-            .map(|(axis, _)| *axis);
+        let postures = [("network", layer.network), ("filesystem", layer.filesystem), ("privilege", layer.privilege)];
+        let missing = postures.iter().filter(|(_, posture)| posture.is_none()).map(|(axis, _)| *axis);
         PolicyError::Incomplete {
             file: file.unwrap_or(Path::new("")).to_owned(),
             axes: missing.collect::<Vec<_>>().join(", "),

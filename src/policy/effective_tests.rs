@@ -4,16 +4,12 @@ use crate::policy::{Authority, Axis, Verdict};
 use proptest::prelude::*;
 
 fn load(text: &str) -> Result<Policy, String> {
-    Policy::from_toml(Path::new("p.toml"), text, &Layer::default())
-        .map_err(|fault| fault.to_string())
+    Policy::from_toml(Path::new("p.toml"), text, &Layer::default()).map_err(|fault| fault.to_string())
 }
 
 fn admits(policy: &Policy, target: &str) -> bool {
     let authority = Authority::parse_connect(target.as_bytes()).unwrap();
-    matches!(
-        policy.effective_allowlist().unwrap().judge(&authority),
-        Verdict::Admitted { .. }
-    )
+    matches!(policy.effective_allowlist().unwrap().judge(&authority), Verdict::Admitted { .. })
 }
 
 #[test]
@@ -26,11 +22,7 @@ fn the_levels_are_the_designs_triples() {
         ("locked", [Locked, Locked, Locked]),
     ] {
         let policy = Policy::load(&level.parse().unwrap(), &Layer::default()).unwrap();
-        assert_eq!(
-            Axis::ALL.map(|axis| policy.postures().of(axis)),
-            triple,
-            "{level}"
-        );
+        assert_eq!(Axis::ALL.map(|axis| policy.postures().of(axis)), triple, "{level}");
         assert_eq!(policy.level_name(), level);
         assert_eq!(policy.check_holdable(), Ok(()));
     }
@@ -63,111 +55,43 @@ fn each_fault_names_file_line_value_and_what_is_accepted() {
         (
             "extends = \"nist-hihg\"",
             "p.toml:1: ",
-            vec![
-                "\"nist-hihg\" is no level",
-                "accepted: control, non-root, nist-high, locked",
-            ],
+            vec!["\"nist-hihg\" is no level", "accepted: control, non-root, nist-high, locked"],
         ),
-        (
-            "extends = \"locked\"\nnetwrok = \"open\"",
-            "p.toml:2: ",
-            vec!["unknown field `netwrok`", "`network`"],
-        ),
-        (
-            "extends = \"locked\"\n\nnetwork = \"shut\"",
-            "p.toml:3: ",
-            vec!["shut", "open", "restricted", "locked"],
-        ),
+        ("extends = \"locked\"\nnetwrok = \"open\"", "p.toml:2: ", vec!["unknown field `netwrok`", "`network`"]),
+        ("extends = \"locked\"\n\nnetwork = \"shut\"", "p.toml:3: ", vec!["shut", "open", "restricted", "locked"]),
         (
             "extends = \"locked\"\nallow-host = [\n  \"a.test\",\n  \"a*b.test\",\n]",
             "p.toml:4: ",
-            vec![
-                "\"a*b.test\" is no allowlist entry",
-                "accepted: host, *.host",
-            ],
+            vec!["\"a*b.test\" is no allowlist entry", "accepted: host, *.host"],
         ),
         (
             "extends = \"locked\"\ntrust-range = [\"10.0.0.1/8\"]",
             "p.toml:2: ",
             vec!["\"10.0.0.1/8\"", "host bits", "accepted:"],
         ),
-        (
-            "extends = \"locked\"\nloopback = \"some\"",
-            "p.toml:2: ",
-            vec!["\"some\"", "accepted: all, proxy"],
-        ),
-        (
-            "extends = \"locked\"\nloopback = [0]",
-            "p.toml:2: ",
-            vec!["`0`", "nonzero u16"],
-        ),
-        (
-            "extends = \"locked\"\ncontrol-plane-port = [65536]",
-            "p.toml:2: ",
-            vec!["`65536`", "nonzero u16"],
-        ),
-        (
-            "extends = \"locked\"\nharness = \"cursor\"",
-            "p.toml:2: ",
-            vec!["\"cursor\"", "accepted: none, claude-code"],
-        ),
+        ("extends = \"locked\"\nloopback = \"some\"", "p.toml:2: ", vec!["\"some\"", "accepted: all, proxy"]),
+        ("extends = \"locked\"\nloopback = [0]", "p.toml:2: ", vec!["`0`", "nonzero u16"]),
+        ("extends = \"locked\"\ncontrol-plane-port = [65536]", "p.toml:2: ", vec!["`65536`", "nonzero u16"]),
+        ("extends = \"locked\"\nharness = \"cursor\"", "p.toml:2: ", vec!["\"cursor\"", "accepted: none, claude-code"]),
         (
             "extends = \"locked\"\nledger = \"/var/log/x\"",
             "p.toml:2: ",
-            vec![
-                "\"/var/log/x\"",
-                "accepted: required, degrade (a place is given by --ledger)",
-            ],
+            vec!["\"/var/log/x\"", "accepted: required, degrade (a place is given by --ledger)"],
         ),
-        (
-            "extends = \"locked\"\nclear-env = \"yes\"",
-            "p.toml:2: ",
-            vec!["\"yes\"", "a boolean"],
-        ),
-        (
-            "extends = \"locked\"\nuser = 1000",
-            "p.toml:2: ",
-            vec!["`1000`", "a string"],
-        ),
-        (
-            "extends = \"locked\"\nlabel = [\"a=1\"]",
-            "p.toml:2: ",
-            vec!["unknown field `label`"],
-        ),
-        (
-            "extends = \"locked\"\n[network]\nposture = \"open\"",
-            "p.toml:3: ",
-            vec!["expected one of `open`"],
-        ),
-        (
-            "extends = \"locked\"\nextends = \"control\"",
-            "p.toml:2: ",
-            vec!["duplicate key"],
-        ),
+        ("extends = \"locked\"\nclear-env = \"yes\"", "p.toml:2: ", vec!["\"yes\"", "a boolean"]),
+        ("extends = \"locked\"\nuser = 1000", "p.toml:2: ", vec!["`1000`", "a string"]),
+        ("extends = \"locked\"\nlabel = [\"a=1\"]", "p.toml:2: ", vec!["unknown field `label`"]),
+        ("extends = \"locked\"\n[network]\nposture = \"open\"", "p.toml:3: ", vec!["expected one of `open`"]),
+        ("extends = \"locked\"\nextends = \"control\"", "p.toml:2: ", vec!["duplicate key"]),
         ("extends = \"locked\"\nuser = \"a", "p.toml:2: ", vec![]),
         (
             "network = \"open\"",
             "policy file p.toml: ",
-            vec![
-                "no posture for filesystem, privilege",
-                "extends = \"LEVEL\"",
-            ],
+            vec!["no posture for filesystem, privilege", "extends = \"LEVEL\""],
         ),
-        (
-            "",
-            "policy file p.toml: ",
-            vec!["no posture for network, filesystem, privilege"],
-        ),
-        (
-            "extends = \"locked\"\nwritable = [\"/a\"]\nread-only = [\"/a/\"]",
-            "/a is named both",
-            vec!["accepted"],
-        ),
-        (
-            "extends = \"locked\"\nworkspace = \"/\"",
-            "/ is named writable",
-            vec!["accepted"],
-        ),
+        ("", "policy file p.toml: ", vec!["no posture for network, filesystem, privilege"]),
+        ("extends = \"locked\"\nwritable = [\"/a\"]\nread-only = [\"/a/\"]", "/a is named both", vec!["accepted"]),
+        ("extends = \"locked\"\nworkspace = \"/\"", "/ is named writable", vec!["accepted"]),
     ] {
         let fault = load(text).unwrap_err();
         assert!(fault.starts_with(start), "{text}: {fault}");
@@ -182,40 +106,17 @@ fn each_fault_names_file_line_value_and_what_is_accepted() {
 fn a_file_that_is_not_there_or_no_text_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.toml");
-    let load = || {
-        Policy::load(&PolicyArg::File(file.clone()), &Layer::default())
-            .unwrap_err()
-            .to_string()
-    };
-    assert_eq!(
-        load(),
-        format!(
-            "policy file {}: No such file or directory (os error 2)",
-            file.display()
-        )
-    );
+    let load = || Policy::load(&PolicyArg::File(file.clone()), &Layer::default()).unwrap_err().to_string();
+    assert_eq!(load(), format!("policy file {}: No such file or directory (os error 2)", file.display()));
     std::fs::write(&file, b"extends = \"\xff\"").unwrap();
-    assert_eq!(
-        load(),
-        format!(
-            "policy file {}: stream did not contain valid UTF-8",
-            file.display()
-        )
-    );
+    assert_eq!(load(), format!("policy file {}: stream did not contain valid UTF-8", file.display()));
 }
 
 #[test]
 fn the_allowlist_of_each_posture() {
     let policy = |level: &str, text: &str| load(&format!("extends = \"{level}\"\n{text}")).unwrap();
-    assert!(
-        policy("control", "allow-host = [\"a.test\"]")
-            .effective_allowlist()
-            .is_none()
-    );
-    let restricted = policy(
-        "nist-high",
-        "harness = \"codex\"\nallow-host = [\"a.test\"]",
-    );
+    assert!(policy("control", "allow-host = [\"a.test\"]").effective_allowlist().is_none());
+    let restricted = policy("nist-high", "harness = \"codex\"\nallow-host = [\"a.test\"]");
     assert_eq!(restricted.effective_allowlist().unwrap().len(), 205 + 3 + 1);
     for target in ["pypi.org:443", "chatgpt.com:443", "a.test:80"] {
         assert!(admits(&restricted, target), "{target}");
@@ -224,26 +125,11 @@ fn the_allowlist_of_each_posture() {
     assert_eq!(bare.effective_allowlist().unwrap().len(), 205);
     assert!(!admits(&bare, "chatgpt.com:443") && !admits(&bare, "a.test:443"));
     // Already on the list of the level.
-    assert_eq!(
-        policy("nist-high", "harness = \"claude-code\"")
-            .effective_allowlist()
-            .unwrap()
-            .len(),
-        205
-    );
+    assert_eq!(policy("nist-high", "harness = \"claude-code\"").effective_allowlist().unwrap().len(), 205);
     let locked = policy("locked", "harness = \"codex\"\nallow-host = [\"a.test\"]");
     assert_eq!(locked.effective_allowlist().unwrap().len(), 4);
-    assert!(
-        !admits(&locked, "pypi.org:443")
-            && admits(&locked, "chatgpt.com:443")
-            && admits(&locked, "a.test:443")
-    );
-    assert!(
-        policy("locked", "")
-            .effective_allowlist()
-            .unwrap()
-            .is_empty()
-    );
+    assert!(!admits(&locked, "pypi.org:443") && admits(&locked, "chatgpt.com:443") && admits(&locked, "a.test:443"));
+    assert!(policy("locked", "").effective_allowlist().unwrap().is_empty());
 }
 
 #[test]
@@ -251,14 +137,8 @@ fn loopback_follows_the_network_unless_said() {
     let loopback = |text: &str| load(text).unwrap().network.loopback;
     assert_eq!(loopback("extends = \"nist-high\""), Loopback::All);
     assert_eq!(loopback("extends = \"locked\""), Loopback::Proxy);
-    assert_eq!(
-        loopback("extends = \"locked\"\nloopback = \"all\""),
-        Loopback::All
-    );
-    assert_eq!(
-        loopback("extends = \"locked\"\nnetwork = \"restricted\""),
-        Loopback::All
-    );
+    assert_eq!(loopback("extends = \"locked\"\nloopback = \"all\""), Loopback::All);
+    assert_eq!(loopback("extends = \"locked\"\nnetwork = \"restricted\""), Loopback::All);
 }
 
 #[test]
@@ -280,10 +160,7 @@ fn what_cannot_be_held_is_refused_with_why() {
                 } else if network > Open {
                     Err(Unholdable::Network { network, privilege })
                 } else {
-                    Err(Unholdable::Filesystem {
-                        filesystem,
-                        privilege,
-                    })
+                    Err(Unholdable::Filesystem { filesystem, privilege })
                 };
                 holdable += usize::from(expected.is_ok());
                 assert_eq!(policy.check_holdable(), expected);
@@ -293,12 +170,7 @@ fn what_cannot_be_held_is_refused_with_why() {
     assert_eq!(holdable, 9 + 2);
     for user in ["root", "0", "0:1000"] {
         let text = format!("extends = \"non-root\"\nuser = \"{user}\"");
-        assert_eq!(
-            load(&text).unwrap().check_holdable(),
-            Err(Unholdable::Root {
-                privilege: Restricted
-            })
-        );
+        assert_eq!(load(&text).unwrap().check_holdable(), Err(Unholdable::Root { privilege: Restricted }));
     }
     let kept = load("extends = \"control\"\nuser = \"root\"").unwrap();
     assert_eq!(kept.check_holdable(), Ok(()));
@@ -330,20 +202,14 @@ fn a_level_has_one_digest_and_any_change_has_another() {
         "ledger = \"degrade\"",
         "leftovers = \"kill\"",
     ] {
-        let digest = load(&format!("extends = \"nist-high\"\n{change}"))
-            .unwrap()
-            .digest();
+        let digest = load(&format!("extends = \"nist-high\"\n{change}")).unwrap().digest();
         assert!(!seen.contains(&digest), "{change}");
         seen.push(digest);
     }
 }
 
 fn posture() -> impl Strategy<Value = Option<Posture>> {
-    prop::option::of(prop_oneof![
-        Just(Posture::Open),
-        Just(Posture::Restricted),
-        Just(Posture::Locked)
-    ])
+    prop::option::of(prop_oneof![Just(Posture::Open), Just(Posture::Restricted), Just(Posture::Locked)])
 }
 
 fn list<T: std::str::FromStr<Err: std::fmt::Debug> + std::fmt::Debug>(
@@ -361,16 +227,8 @@ fn layer() -> impl Strategy<Value = Layer> {
             list("/w[a-c~ ]{0,3}"),
             list("~/r[\\\\\"'a\n]{0,2}"),
         ),
-        (
-            list("[A-Z=]{0}[A-C\"é]{1,3}"),
-            list("[D-F]{1,3}"),
-            list("[1-9]{1,3}"),
-            prop::option::of(any::<bool>()),
-        ),
-        (
-            prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"),
-            prop::option::of("all|proxy|[1-9],[1-9]{2}"),
-        ),
+        (list("[A-Z=]{0}[A-C\"é]{1,3}"), list("[D-F]{1,3}"), list("[1-9]{1,3}"), prop::option::of(any::<bool>())),
+        (prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"), prop::option::of("all|proxy|[1-9],[1-9]{2}")),
     )
         .prop_map(
             |(

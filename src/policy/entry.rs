@@ -47,9 +47,7 @@ pub enum BadEntry {
 impl fmt::Display for BadEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadEntry::Star => {
-                f.write_str("'*' may only stand as the whole first label, as in *.example.org")
-            }
+            BadEntry::Star => f.write_str("'*' may only stand as the whole first label, as in *.example.org"),
             BadEntry::TrailingDot => f.write_str("an entry has no trailing dot"),
             BadEntry::StarOfAddress => f.write_str("an address has no subdomains"),
             BadEntry::Authority(fault) => fault.fmt(f),
@@ -74,20 +72,14 @@ impl Entry {
         let (host, port) = match rest[tail..].rfind(':') {
             Some(colon) => {
                 let (host, port) = rest.split_at(tail + colon);
-                (
-                    host,
-                    Some(port_number(&port[1..]).map_err(BadEntry::Authority)?),
-                )
+                (host, Some(port_number(&port[1..]).map_err(BadEntry::Authority)?))
             }
             None => (rest, None),
         };
         if host.len() > 1 && host.ends_with('.') && !host.ends_with("..") {
             return Err(BadEntry::TrailingDot);
         }
-        let pattern = match (
-            below,
-            Host::parse(host.as_bytes()).map_err(BadEntry::Authority)?,
-        ) {
+        let pattern = match (below, Host::parse(host.as_bytes()).map_err(BadEntry::Authority)?) {
             (false, host) => Pattern::Exact(host),
             (true, Host::Name(name)) => Pattern::Below(name),
             (true, _) => return Err(BadEntry::StarOfAddress),
@@ -121,16 +113,9 @@ impl fmt::Display for Entry {
 /// lines count for nothing.
 ///
 /// Errors give the line's number, its text without comment, and the fault.
-pub fn entries_of_file(
-    text: &str,
-) -> impl Iterator<Item = (usize, Result<Entry, (String, BadEntry)>)> {
+pub fn entries_of_file(text: &str) -> impl Iterator<Item = (usize, Result<Entry, (String, BadEntry)>)> {
     text.lines().enumerate().filter_map(|(index, line)| {
         let entry = line.split('#').next().unwrap_or_default().trim();
-        (!entry.is_empty()).then(|| {
-            (
-                index + 1,
-                Entry::parse(entry).map_err(|fault| (entry.to_owned(), fault)),
-            )
-        })
+        (!entry.is_empty()).then(|| (index + 1, Entry::parse(entry).map_err(|fault| (entry.to_owned(), fault))))
     })
 }

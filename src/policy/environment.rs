@@ -91,13 +91,12 @@ pub struct Dropped {
     pub reason: String,
 }
 
-static TOOLS: LazyLock<Tools> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../harnesses/tools.toml")).expect("a test parses the file")
-});
+static TOOLS: LazyLock<Tools> =
+    LazyLock::new(|| toml::from_str(include_str!("../../harnesses/tools.toml")).expect("a test parses the file"));
 
 static DROPPED: LazyLock<Vec<Dropped>> = LazyLock::new(|| {
-    let file: DroppedFile = toml::from_str(include_str!("../../harnesses/dropped.toml"))
-        .expect("a test parses the file");
+    let file: DroppedFile =
+        toml::from_str(include_str!("../../harnesses/dropped.toml")).expect("a test parses the file");
     file.dropped
 });
 
@@ -124,22 +123,16 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// passes by name is the caller's, whatever stands in the data. A name that stands twice in the caller's environment
 /// has its first value, as getenv(3) gives it.
 pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> {
-    let named = |list: &[super::values::EnvName], name: &OsStr| {
-        list.iter().any(|known| OsStr::new(known.as_str()) == name)
-    };
+    let named =
+        |list: &[super::values::EnvName], name: &OsStr| list.iter().any(|known| OsStr::new(known.as_str()) == name);
     let passed = |name: &OsStr| named(&policy.environment.pass, name);
     let postures = policy.postures();
-    let restricted = postures
-        .network
-        .max(postures.filesystem)
-        .max(postures.privilege)
-        > Posture::Open;
+    let restricted = postures.network.max(postures.filesystem).max(postures.privilege) > Posture::Open;
 
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in facts.caller {
-        let lost = policy.environment.clear
-            || named(&policy.environment.drop, name)
-            || (restricted && is_dropped(name));
+        let lost =
+            policy.environment.clear || named(&policy.environment.drop, name) || (restricted && is_dropped(name));
         if passed(name) || !lost {
             env.entry(name.clone()).or_insert_with(|| value.clone());
         }
@@ -150,16 +143,12 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
             ("USER", facts.user.map(OsStr::new)),
             ("LOGNAME", facts.user.map(OsStr::new)),
         ];
-        for (name, value) in identity
-            .into_iter()
-            .filter_map(|(name, value)| Some((OsStr::new(name), value?)))
-        {
+        for (name, value) in identity.into_iter().filter_map(|(name, value)| Some((OsStr::new(name), value?))) {
             if !passed(name) {
                 env.insert(name.to_owned(), value.to_owned());
             }
         }
-        env.entry("PATH".into())
-            .or_insert_with(|| DEFAULT_PATH.into());
+        env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
     }
     for variable in TOOLS.variable.iter().chain(&policy.harness().variables) {
         let name = OsStr::new(&variable.name);
@@ -186,9 +175,7 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
 pub fn tool_environment(proxy: SocketAddr, home: &Path) -> Vec<(String, String)> {
     let mut env: BTreeMap<String, String> = BTreeMap::new();
     for variable in &TOOLS.variable {
-        let ours = fill(&variable.value, Some(proxy), home)
-            .to_string_lossy()
-            .into_owned();
+        let ours = fill(&variable.value, Some(proxy), home).to_string_lossy().into_owned();
         match env.get_mut(&variable.name) {
             Some(value) if variable.merge == Merge::Append => {
                 value.push(' ');
@@ -205,9 +192,7 @@ pub fn tool_environment(proxy: SocketAddr, home: &Path) -> Vec<(String, String)>
 /// The files that tools need laid over the image's, with the text that follows the image's own.
 pub fn tool_files(proxy: SocketAddr) -> Vec<(&'static ToolFile, String)> {
     let filled = |file: &'static ToolFile| {
-        let text = fill(&file.append, Some(proxy), Path::new("/"))
-            .to_string_lossy()
-            .into_owned();
+        let text = fill(&file.append, Some(proxy), Path::new("/")).to_string_lossy().into_owned();
         (file, text)
     };
     TOOLS.file.iter().map(filled).collect()
@@ -216,16 +201,7 @@ pub fn tool_files(proxy: SocketAddr) -> Vec<(&'static ToolFile, String)> {
 /// The directories of [`compose`]'s paths that must exist because the tools don't make their parents: all lie below the
 /// home.
 pub fn home_directories(home: &Path) -> Vec<PathBuf> {
-    [
-        ".cache",
-        ".config",
-        ".local",
-        ".local/bin",
-        ".local/share",
-        ".local/state",
-    ]
-    .map(|name| home.join(name))
-    .into()
+    [".cache", ".config", ".local", ".local/bin", ".local/share", ".local/state"].map(|name| home.join(name)).into()
 }
 
 /// Whether a variable of the caller's is not passed to a restricted command.
@@ -235,19 +211,14 @@ pub fn is_dropped(name: impl AsRef<OsStr>) -> bool {
 
 /// Why a variable is not passed; none where it is.
 pub fn reason_dropped(name: &OsStr) -> Option<&'static str> {
-    let matches =
-        |pattern: &str, name: &[u8]| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-            (Some(end), _) => name.ends_with(end.as_bytes()),
-            (_, Some(start)) => name.starts_with(start.as_bytes()),
-            _ => name == pattern.as_bytes(),
-        };
+    let matches = |pattern: &str, name: &[u8]| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end.as_bytes()),
+        (_, Some(start)) => name.starts_with(start.as_bytes()),
+        _ => name == pattern.as_bytes(),
+    };
     let lower = name.as_bytes().to_ascii_lowercase();
     let found = DROPPED.iter().find(|dropped| {
-        let name = if dropped.any_case {
-            lower.as_slice()
-        } else {
-            name.as_bytes()
-        };
+        let name = if dropped.any_case { lower.as_slice() } else { name.as_bytes() };
         dropped.names.iter().any(|pattern| matches(pattern, name))
     });
     found.map(|dropped| dropped.reason.as_str())

@@ -51,19 +51,10 @@ pub struct StateDirectory {
 
 const FILES: [(&str, &str); 5] = [
     ("none", include_str!("../../harnesses/none.toml")),
-    (
-        "claude-code",
-        include_str!("../../harnesses/claude-code.toml"),
-    ),
+    ("claude-code", include_str!("../../harnesses/claude-code.toml")),
     ("codex", include_str!("../../harnesses/codex.toml")),
-    (
-        "grok-build",
-        include_str!("../../harnesses/grok-build.toml"),
-    ),
-    (
-        "terminus-2",
-        include_str!("../../harnesses/terminus-2.toml"),
-    ),
+    ("grok-build", include_str!("../../harnesses/grok-build.toml")),
+    ("terminus-2", include_str!("../../harnesses/terminus-2.toml")),
 ];
 
 static HARNESSES: LazyLock<Vec<Harness>> = LazyLock::new(|| {
@@ -95,9 +86,7 @@ impl FromStr for HarnessName {
 
     fn from_str(text: &str) -> Result<HarnessName, BadValue> {
         let found = FILES.iter().position(|(name, _)| *name == text);
-        found
-            .map(HarnessName)
-            .ok_or_else(|| BadValue::new("harness", text, FILES.map(|(name, _)| name).join(", ")))
+        found.map(HarnessName).ok_or_else(|| BadValue::new("harness", text, FILES.map(|(name, _)| name).join(", ")))
     }
 }
 
@@ -115,9 +104,7 @@ impl Serialize for HarnessName {
 
 impl<'de> Deserialize<'de> for HarnessName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -132,19 +119,12 @@ mod tests {
             let reasons = harness.endpoints.iter().map(|endpoint| &endpoint.reason);
             let reasons = reasons.chain(harness.state.iter().map(|state| &state.reason));
             for reason in reasons.chain(harness.variables.iter().map(|variable| &variable.reason)) {
-                assert!(
-                    reason.ends_with('.') && reason.len() > 10,
-                    "{}: {reason}",
-                    harness.name
-                );
+                assert!(reason.ends_with('.') && reason.len() > 10, "{}: {reason}", harness.name);
             }
             assert_eq!(harness.name.parse::<HarnessName>().unwrap().data(), harness);
         }
         let claude: HarnessName = "claude-code".parse().unwrap();
-        assert_eq!(
-            claude.data().endpoints[0].entry.to_string(),
-            "api.anthropic.com"
-        );
+        assert_eq!(claude.data().endpoints[0].entry.to_string(), "api.anthropic.com");
         assert_eq!(claude.data().state[0].path.as_str(), "~/.claude");
     }
 

@@ -130,11 +130,7 @@ impl Layer {
             let start = fault.span().map_or(0, |span| span.start.min(text.len()));
             PolicyError::Toml {
                 file: file.to_owned(),
-                line: text.as_bytes()[..start]
-                    .iter()
-                    .filter(|byte| **byte == b'\n')
-                    .count()
-                    + 1,
+                line: text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1,
                 fault: fault.message().replace('\n', ", "),
             }
         })

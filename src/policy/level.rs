@@ -43,12 +43,7 @@ pub enum Level {
 
 impl Level {
     /// All levels, the least strict first.
-    pub const ALL: [Level; 4] = [
-        Level::Control,
-        Level::NonRoot,
-        Level::NistHigh,
-        Level::Locked,
-    ];
+    pub const ALL: [Level; 4] = [Level::Control, Level::NonRoot, Level::NistHigh, Level::Locked];
 
     /// The level's name as policies, flags and records spell it.
     pub fn name(self) -> &'static str {
@@ -69,18 +64,12 @@ impl Level {
             Level::NistHigh => (Restricted, Restricted, Locked),
             Level::Locked => (Locked, Locked, Locked),
         };
-        Postures {
-            network,
-            filesystem,
-            privilege,
-        }
+        Postures { network, filesystem, privilege }
     }
 
     /// The level whose postures these are, if there is one.
     pub fn with(postures: Postures) -> Option<Level> {
-        Level::ALL
-            .into_iter()
-            .find(|level| level.postures() == postures)
+        Level::ALL.into_iter().find(|level| level.postures() == postures)
     }
 }
 
@@ -107,22 +96,14 @@ mod tests {
     fn levels_are_nested_and_found_by_their_postures() {
         for pair in Level::ALL.windows(2) {
             for axis in Axis::ALL {
-                assert!(
-                    pair[0].postures().of(axis) <= pair[1].postures().of(axis),
-                    "{} {}",
-                    pair[0],
-                    axis
-                );
+                assert!(pair[0].postures().of(axis) <= pair[1].postures().of(axis), "{} {}", pair[0], axis);
             }
         }
         for level in Level::ALL {
             assert_eq!(Level::with(level.postures()), Some(level));
             assert_eq!(level.name().parse(), Ok(level));
         }
-        let odd = Postures {
-            network: Posture::Open,
-            ..Level::NistHigh.postures()
-        };
+        let odd = Postures { network: Posture::Open, ..Level::NistHigh.postures() };
         assert_eq!(Level::with(odd), None);
     }
 }

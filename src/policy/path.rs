@@ -28,13 +28,7 @@ impl FromStr for PolicyPath {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<PolicyPath, BadValue> {
-        let bad = || {
-            BadValue::new(
-                "path",
-                text,
-                "an absolute path, or ~/… below the command's home",
-            )
-        };
+        let bad = || BadValue::new("path", text, "an absolute path, or ~/… below the command's home");
         let (start, rest) = match text.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => ("~", rest),
             Some(_) => return Err(bad().because("another user's home can't be named by ~")),

@@ -54,24 +54,15 @@ pub fn judge(addr: IpAddr, rules: &AddressRules) -> AddressVerdict {
         IpAddr::V4(_) => Vec::new(),
         IpAddr::V6(outer) => carried_v4(outer),
     };
-    let named = |is: &dyn Fn(IpAddr) -> bool| {
-        is(addr) || carried.iter().any(|(inner, _)| is(IpAddr::V4(*inner)))
-    };
-    let exactly = rules
-        .trusted_ranges
-        .iter()
-        .any(|net| *net == IpNet::from(addr));
+    let named = |is: &dyn Fn(IpAddr) -> bool| is(addr) || carried.iter().any(|(inner, _)| is(IpAddr::V4(*inner)));
+    let exactly = rules.trusted_ranges.iter().any(|net| *net == IpNet::from(addr));
     let covered = rules.trusted_ranges.iter().any(|net| net.contains(&addr));
 
     if named(&|a| METADATA.contains(&a)) {
-        return open_if(exactly, RULE_METADATA, || {
-            format!("{addr} (cloud metadata)")
-        });
+        return open_if(exactly, RULE_METADATA, || format!("{addr} (cloud metadata)"));
     }
     if named(&|a| rules.own_addresses.contains(&a) && !a.is_loopback()) {
-        return open_if(exactly, RULE_OWN, || {
-            format!("{addr} (this machine's own address)")
-        });
+        return open_if(exactly, RULE_OWN, || format!("{addr} (this machine's own address)"));
     }
     let opens = |block: &Block| match block.opening {
         Opening::Trust => covered,
@@ -79,18 +70,12 @@ pub fn judge(addr: IpAddr, rules: &AddressRules) -> AddressVerdict {
         Opening::Never => false,
     };
     if let Some(block) = block_of(addr) {
-        return open_if(opens(block), RULE_PRIVATE, || {
-            format!("{} ({})", block.net, block.purpose)
-        });
+        return open_if(opens(block), RULE_PRIVATE, || format!("{} ({})", block.net, block.purpose));
     }
-    let blocks = carried
-        .iter()
-        .filter_map(|(inner, form)| Some((block_of(IpAddr::V4(*inner))?, form)));
+    let blocks = carried.iter().filter_map(|(inner, form)| Some((block_of(IpAddr::V4(*inner))?, form)));
     let mut verdict = AddressVerdict::Public;
     for (block, form) in blocks {
-        verdict = open_if(opens(block), RULE_PRIVATE, || {
-            format!("{} ({}) in {form}", block.net, block.purpose)
-        });
+        verdict = open_if(opens(block), RULE_PRIVATE, || format!("{} ({}) in {form}", block.net, block.purpose));
         if verdict != AddressVerdict::Trusted {
             break;
         }
@@ -99,30 +84,15 @@ pub fn judge(addr: IpAddr, rules: &AddressRules) -> AddressVerdict {
 }
 
 fn open_if(open: bool, rule: &'static str, range: impl FnOnce() -> String) -> AddressVerdict {
-    if open {
-        AddressVerdict::Trusted
-    } else {
-        AddressVerdict::Denied {
-            rule,
-            range: range(),
-        }
-    }
+    if open { AddressVerdict::Trusted } else { AddressVerdict::Denied { rule, range: range() } }
 }
 
 /// The block that makes an address non-public.
 fn block_of(addr: IpAddr) -> Option<&'static Block> {
     match addr {
-        IpAddr::V4(addr) => BLOCKS
-            .v4
-            .iter()
-            .find(|(net, _)| net.contains(&addr))
-            .map(|(_, block)| *block),
+        IpAddr::V4(addr) => BLOCKS.v4.iter().find(|(net, _)| net.contains(&addr)).map(|(_, block)| *block),
         IpAddr::V6(addr) if BLOCKS.reachable.iter().any(|net| net.contains(&addr)) => None,
-        IpAddr::V6(addr) => BLOCKS
-            .v6
-            .iter()
-            .find(|(net, _)| net.contains(&addr))
-            .map(|(_, block)| *block),
+        IpAddr::V6(addr) => BLOCKS.v6.iter().find(|(net, _)| net.contains(&addr)).map(|(_, block)| *block),
     }
 }
 
@@ -179,28 +149,15 @@ struct Blocks {
 }
 
 static BLOCKS: LazyLock<Blocks> = LazyLock::new(|| {
-    let v4: Vec<(Ipv4Net, &Block)> = special::V4
-        .iter()
-        .map(|block| (net(block.net), block))
-        .collect();
-    let v6: Vec<(Ipv6Net, &Block)> = special::V6
-        .iter()
-        .map(|block| (net(block.net), block))
-        .collect();
+    let v4: Vec<(Ipv4Net, &Block)> = special::V4.iter().map(|block| (net(block.net), block)).collect();
+    let v6: Vec<(Ipv6Net, &Block)> = special::V6.iter().map(|block| (net(block.net), block)).collect();
     let reachable: Vec<Ipv6Net> = special::REACHABLE.iter().map(|text| net(text)).collect();
 
-    let private_v4 = Ipv4Net::aggregate(
-        &v4.iter()
-            .map(|(net, _)| *net)
-            .filter(|net| !net.addr().is_loopback())
-            .collect(),
-    );
+    let private_v4 =
+        Ipv4Net::aggregate(&v4.iter().map(|(net, _)| *net).filter(|net| !net.addr().is_loopback()).collect());
     let listed = v6.iter().map(|(net, _)| *net);
-    let elsewhere = listed
-        .filter(|net| !net.contains(&Ipv6Addr::LOCALHOST) && !net.contains(&Ipv6Addr::UNSPECIFIED));
-    let private_v6 = elsewhere
-        .flat_map(|net| without(net, &reachable))
-        .chain(private_v4.iter().map(|net| nat64(*net)));
+    let elsewhere = listed.filter(|net| !net.contains(&Ipv6Addr::LOCALHOST) && !net.contains(&Ipv6Addr::UNSPECIFIED));
+    let private_v6 = elsewhere.flat_map(|net| without(net, &reachable)).chain(private_v4.iter().map(|net| nat64(*net)));
     let private_v6 = Ipv6Net::aggregate(&private_v6.collect());
 
     let mut denied_v4 = Vec::new();
@@ -216,19 +173,12 @@ static BLOCKS: LazyLock<Blocks> = LazyLock::new(|| {
     }
     denied_v4.extend(private_v4.into_iter().map(|net| (net, RULE_PRIVATE)));
     denied_v6.extend(private_v6.into_iter().map(|net| (net, RULE_PRIVATE)));
-    Blocks {
-        v4,
-        v6,
-        reachable,
-        denied_v4,
-        denied_v6,
-    }
+    Blocks { v4, v6, reachable, denied_v4, denied_v6 }
 });
 
 /// A network of the tables in [`super::special`]; a test parses each of them.
 fn net<N: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> N {
-    text.parse()
-        .expect("a network of the special-purpose tables")
+    text.parse().expect("a network of the special-purpose tables")
 }
 
 /// What NAT64's well-known prefix (RFC 6052) makes of an IPv4 network.

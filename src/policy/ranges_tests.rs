@@ -124,10 +124,7 @@ fn every_special_purpose_block_is_denied_at_both_ends() {
         ("::ffff:0:1.1.1.1", "::/3"),
     ] {
         match judge(addr.parse().unwrap(), &rules) {
-            AddressVerdict::Denied {
-                rule: "private-range",
-                range: seen,
-            } => {
+            AddressVerdict::Denied { rule: "private-range", range: seen } => {
                 assert!(seen.starts_with(&format!("{range} (")), "{addr}: {seen}");
             }
             other => panic!("{addr}: {other:?}"),
@@ -160,10 +157,7 @@ fn metadata_is_named_apart_in_every_form() {
 
 #[test]
 fn only_its_exact_address_opens_metadata_loopback_and_own_addresses() {
-    let wide = rules(
-        &["0.0.0.0/0", "::/0"],
-        &["10.0.0.5", "11.22.33.1", "127.0.0.1", "::1", "fe80::7"],
-    );
+    let wide = rules(&["0.0.0.0/0", "::/0"], &["10.0.0.5", "11.22.33.1", "127.0.0.1", "::1", "fe80::7"]);
     for (addr, expected) in [
         ("169.254.169.254", "metadata"),
         ("10.0.0.5", "own-address"),
@@ -179,23 +173,10 @@ fn only_its_exact_address_opens_metadata_loopback_and_own_addresses() {
         assert_eq!(word(addr, &wide), expected, "{addr}");
     }
     let exact = rules(
-        &[
-            "169.254.169.254/32",
-            "10.0.0.5/32",
-            "127.0.0.1/32",
-            "::1/128",
-            "fd00:ec2::254/128",
-        ],
+        &["169.254.169.254/32", "10.0.0.5/32", "127.0.0.1/32", "::1/128", "fd00:ec2::254/128"],
         &["10.0.0.5", "127.0.0.1", "::1"],
     );
-    for addr in [
-        "169.254.169.254",
-        "::ffff:169.254.169.254",
-        "10.0.0.5",
-        "127.0.0.1",
-        "::1",
-        "fd00:ec2::254",
-    ] {
+    for addr in ["169.254.169.254", "::ffff:169.254.169.254", "10.0.0.5", "127.0.0.1", "::1", "fd00:ec2::254"] {
         assert_eq!(word(addr, &exact), "trusted", "{addr}");
     }
     assert_eq!(word("64:ff9b::169.254.169.254", &exact), "metadata");
@@ -220,17 +201,8 @@ fn a_trusted_range_opens_what_it_covers_and_no_more() {
         assert_eq!(word(addr, &rules), expected, "{addr}");
     }
     let everything = super::tests::rules(&["0.0.0.0/0", "::/0"], &[]);
-    for addr in [
-        "0.0.0.0",
-        "255.255.255.255",
-        "224.0.0.1",
-        "192.88.99.1",
-        "::",
-        "::2",
-        "2002::1",
-        "2001::1",
-        "ff02::1",
-    ] {
+    for addr in ["0.0.0.0", "255.255.255.255", "224.0.0.1", "192.88.99.1", "::", "::2", "2002::1", "2001::1", "ff02::1"]
+    {
         assert_eq!(word(addr, &everything), "private-range", "{addr}");
     }
 }
@@ -238,20 +210,9 @@ fn a_trusted_range_opens_what_it_covers_and_no_more() {
 #[test]
 fn the_lists_for_the_firewall_are_ordered_and_disjoint() {
     fn check<N: Copy + std::fmt::Display>(list: &[(N, &str)], overlap: impl Fn(N, N) -> bool) {
-        let first_private = list
-            .iter()
-            .position(|(_, rule)| *rule == RULE_PRIVATE)
-            .unwrap();
-        assert!(
-            list[..first_private]
-                .iter()
-                .all(|(_, rule)| *rule == RULE_METADATA)
-        );
-        assert!(
-            list[first_private..]
-                .iter()
-                .all(|(_, rule)| *rule == RULE_PRIVATE)
-        );
+        let first_private = list.iter().position(|(_, rule)| *rule == RULE_PRIVATE).unwrap();
+        assert!(list[..first_private].iter().all(|(_, rule)| *rule == RULE_METADATA));
+        assert!(list[first_private..].iter().all(|(_, rule)| *rule == RULE_PRIVATE));
         for (i, (a, rule)) in list.iter().enumerate() {
             for (b, other) in &list[i + 1..] {
                 assert!(rule != other || !overlap(*a, *b), "{a} {b}");
@@ -265,14 +226,8 @@ fn the_lists_for_the_firewall_are_ordered_and_disjoint() {
 
 fn firewall(addr: IpAddr) -> Option<&'static str> {
     match addr {
-        IpAddr::V4(addr) => denied_v4()
-            .iter()
-            .find(|(net, _)| net.contains(&addr))
-            .map(|(_, rule)| *rule),
-        IpAddr::V6(addr) => denied_v6()
-            .iter()
-            .find(|(net, _)| net.contains(&addr))
-            .map(|(_, rule)| *rule),
+        IpAddr::V4(addr) => denied_v4().iter().find(|(net, _)| net.contains(&addr)).map(|(_, rule)| *rule),
+        IpAddr::V6(addr) => denied_v6().iter().find(|(net, _)| net.contains(&addr)).map(|(_, rule)| *rule),
     }
 }
 

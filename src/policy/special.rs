@@ -32,19 +32,11 @@ pub(super) enum Opening {
 }
 
 const fn block(net: &'static str, purpose: &'static str) -> Block {
-    Block {
-        net,
-        purpose,
-        opening: Opening::Trust,
-    }
+    Block { net, purpose, opening: Opening::Trust }
 }
 
 const fn closed(net: &'static str, purpose: &'static str) -> Block {
-    Block {
-        net,
-        purpose,
-        opening: Opening::Never,
-    }
+    Block { net, purpose, opening: Opening::Never }
 }
 
 /// IPv4; the first block that holds an address names it.
@@ -53,11 +45,7 @@ pub(super) const V4: &[Block] = &[
     closed("0.0.0.0/8", "this network, RFC 791"),
     block("10.0.0.0/8", "private use, RFC 1918"),
     block("100.64.0.0/10", "shared address space, RFC 6598"),
-    Block {
-        net: "127.0.0.0/8",
-        purpose: "loopback, RFC 1122",
-        opening: Opening::Exact,
-    },
+    Block { net: "127.0.0.0/8", purpose: "loopback, RFC 1122", opening: Opening::Exact },
     block("169.254.0.0/16", "link local, RFC 3927"),
     block("172.16.0.0/12", "private use, RFC 1918"),
     block("192.0.0.0/24", "IETF protocol assignments, RFC 6890"),
@@ -75,11 +63,7 @@ pub(super) const V4: &[Block] = &[
 /// IPv6; the first block that holds an address names it. The last three are what global unicast leaves.
 pub(super) const V6: &[Block] = &[
     closed("::/128", "unspecified, RFC 4291"),
-    Block {
-        net: "::1/128",
-        purpose: "loopback, RFC 4291",
-        opening: Opening::Exact,
-    },
+    Block { net: "::1/128", purpose: "loopback, RFC 4291", opening: Opening::Exact },
     closed("::/96", "IPv4-compatible, RFC 4291"),
     block("64:ff9b:1::/48", "local-use translation, RFC 8215"),
     block("100::/64", "discard only, RFC 6666"),
@@ -143,7 +127,5 @@ const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
 }
 
 const fn v6(s: [u16; 8]) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::new(
-        s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7],
-    ))
+    IpAddr::V6(Ipv6Addr::new(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]))
 }

@@ -5,10 +5,8 @@ use super::effective::Policy;
 use std::path::{Path, PathBuf};
 
 /// The trees that are read-only at posture `restricted`, with everything mounted beneath them.
-pub const PROTECTED: [&str; 12] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/boot", "/srv", "/root", "/var",
-    "/home",
-];
+pub const PROTECTED: [&str; 12] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/boot", "/srv", "/root", "/var", "/home"];
 
 /// What stays writable outside the home at every posture.
 pub const WRITABLE: [&str; 4] = ["/app", "/workspace", "/tmp", "/dev/shm"];
@@ -34,53 +32,25 @@ impl Trees {
     pub fn of(policy: &Policy, home: &Path) -> Trees {
         let mut read_only: Vec<PathBuf> = match policy.filesystem.posture {
             Posture::Open => {
-                return Trees {
-                    read_only: vec![],
-                    writable: vec![],
-                    read_only_within: vec![],
-                };
+                return Trees { read_only: vec![], writable: vec![], read_only_within: vec![] };
             }
             // A home elsewhere than in /root and /home is one of "the homes" all the same.
-            Posture::Restricted => PROTECTED
-                .iter()
-                .map(PathBuf::from)
-                .chain([home.to_owned()])
-                .collect(),
+            Posture::Restricted => PROTECTED.iter().map(PathBuf::from).chain([home.to_owned()]).collect(),
             Posture::Locked => vec![PathBuf::from("/")],
         };
         let asked = &policy.filesystem;
         let mut writable: Vec<PathBuf> = WRITABLE.iter().map(PathBuf::from).collect();
         writable.extend(WRITABLE_IN_HOME.map(|name| home.join(name)));
-        writable.extend(
-            policy
-                .harness()
-                .state
-                .iter()
-                .map(|state| state.path.resolve(home)),
-        );
-        writable.extend(
-            asked
-                .writable
-                .iter()
-                .chain(&asked.workspace)
-                .map(|path| path.resolve(home)),
-        );
-        let mut read_only_within: Vec<PathBuf> = asked
-            .read_only
-            .iter()
-            .map(|path| path.resolve(home))
-            .collect();
+        writable.extend(policy.harness().state.iter().map(|state| state.path.resolve(home)));
+        writable.extend(asked.writable.iter().chain(&asked.workspace).map(|path| path.resolve(home)));
+        let mut read_only_within: Vec<PathBuf> = asked.read_only.iter().map(|path| path.resolve(home)).collect();
         // What is asked to be read-only wins over a default that says otherwise.
         writable.retain(|path| !read_only_within.contains(path));
         for list in [&mut read_only, &mut writable, &mut read_only_within] {
             list.sort();
             list.dedup();
         }
-        Trees {
-            read_only,
-            writable,
-            read_only_within,
-        }
+        Trees { read_only, writable, read_only_within }
     }
 
     /// Whether the policy lets the command write at a path, which is absolute and lexically normal.
@@ -143,29 +113,20 @@ mod tests {
     #[test]
     fn locked_leaves_only_the_writable_set() {
         let trees = trees(Level::Locked, |_| {});
-        for (path, expected) in [
-            ("/userdata", false),
-            ("/", false),
-            ("/app/x", true),
-            ("/proc/self/comm", false),
-        ] {
+        for (path, expected) in [("/userdata", false), ("/", false), ("/app/x", true), ("/proc/self/comm", false)] {
             assert_eq!(trees.admit_write(Path::new(path)), expected, "{path}");
         }
     }
 
     #[test]
     fn open_holds_nothing() {
-        let trees = trees(Level::NonRoot, |flags| {
-            flags.read_only = vec!["/app".parse().unwrap()]
-        });
+        let trees = trees(Level::NonRoot, |flags| flags.read_only = vec!["/app".parse().unwrap()]);
         assert!(trees.read_only.is_empty() && trees.admit_write(Path::new("/usr/bin/x")));
     }
 
     #[test]
     fn a_default_can_be_made_read_only() {
-        let trees = trees(Level::NistHigh, |flags| {
-            flags.read_only = vec!["/app".parse().unwrap()]
-        });
+        let trees = trees(Level::NistHigh, |flags| flags.read_only = vec!["/app".parse().unwrap()]);
         assert!(!trees.admit_write(Path::new("/app/x")));
         assert!(!trees.writable.contains(&PathBuf::from("/app")));
     }

@@ -28,12 +28,7 @@ pub struct BadValue {
 
 impl BadValue {
     pub(crate) fn new(what: &'static str, value: &str, accepted: impl Into<String>) -> BadValue {
-        BadValue {
-            what,
-            value: value.to_owned(),
-            why: None,
-            accepted: accepted.into(),
-        }
+        BadValue { what, value: value.to_owned(), why: None, accepted: accepted.into() }
     }
 
     pub(super) fn because(mut self, why: impl fmt::Display) -> BadValue {
@@ -68,24 +63,14 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(
-    Level,
-    Entry,
-    TrustRange,
-    PolicyPath,
-    User,
-    EnvName,
-    OnLedgerFailure,
-    Leftovers
-);
+as_text!(Level, Entry, TrustRange, PolicyPath, User, EnvName, OnLedgerFailure, Leftovers);
 
 impl FromStr for Entry {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Entry, BadValue> {
         let accepted = "host, *.host, either with :port";
-        Entry::parse(text)
-            .map_err(|fault| BadValue::new("allowlist entry", text, accepted).because(fault))
+        Entry::parse(text).map_err(|fault| BadValue::new("allowlist entry", text, accepted).because(fault))
     }
 }
 
@@ -97,18 +82,11 @@ impl FromStr for TrustRange {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<TrustRange, BadValue> {
-        let bad = || {
-            BadValue::new(
-                "trusted range",
-                text,
-                "a network in CIDR form, such as 10.1.0.0/16 or fd12::/16",
-            )
-        };
+        let bad = || BadValue::new("trusted range", text, "a network in CIDR form, such as 10.1.0.0/16 or fd12::/16");
         // ipnet's own parser takes 010.0.0.0/8, which other parsers read as 8.0.0.0/8; the standard library's doesn't.
         let (addr, length) = text.split_once('/').ok_or_else(bad)?;
         let addr: IpAddr = addr.parse().map_err(|_| bad())?;
-        let digits = length.bytes().all(|byte| byte.is_ascii_digit())
-            && (length == "0" || !length.starts_with('0'));
+        let digits = length.bytes().all(|byte| byte.is_ascii_digit()) && (length == "0" || !length.starts_with('0'));
         let length = length.parse().ok().filter(|_| digits).ok_or_else(bad)?;
         let net = IpNet::new(addr, length).map_err(|_| bad())?;
         if net.addr() != net.network() {
@@ -116,9 +94,7 @@ impl FromStr for TrustRange {
         }
         match net.addr() {
             // Such an address is judged as the IPv4 address that goes out on the wire.
-            IpAddr::V6(addr) if addr.to_ipv4_mapped().is_some() => {
-                Err(bad().because("write the IPv4 network instead"))
-            }
+            IpAddr::V6(addr) if addr.to_ipv4_mapped().is_some() => Err(bad().because("write the IPv4 network instead")),
             _ => Ok(TrustRange(net)),
         }
     }
@@ -160,9 +136,7 @@ impl FromStr for Loopback {
             "proxy" => Ok(Loopback::Proxy),
             _ => {
                 let ports: Result<Vec<NonZeroU16>, _> = text.split(',').map(str::parse).collect();
-                ports
-                    .map(Loopback::ports)
-                    .map_err(|_| BadValue::new("loopback setting", text, LOOPBACK))
+                ports.map(Loopback::ports).map_err(|_| BadValue::new("loopback setting", text, LOOPBACK))
             }
         }
     }
@@ -219,13 +193,7 @@ impl FromStr for User {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<User, BadValue> {
-        let bad = || {
-            BadValue::new(
-                "user",
-                text,
-                "an account's name, or UID, or UID:GID, each 0 to 4294967294",
-            )
-        };
+        let bad = || BadValue::new("user", text, "an account's name, or UID, or UID:GID, each 0 to 4294967294");
         // u32::MAX is -1 to setresuid(2): "leave as it is".
         let id = |text: &str| match text.parse::<u32>() {
             Ok(id) if id != u32::MAX && text.bytes().all(|b| b.is_ascii_digit()) => Ok(id),
@@ -233,26 +201,14 @@ impl FromStr for User {
         };
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             return match text.split_once(':') {
-                Some((uid, gid)) => Ok(User::Ids {
-                    uid: id(uid)?,
-                    gid: Some(id(gid)?),
-                }),
-                None => Ok(User::Ids {
-                    uid: id(text)?,
-                    gid: None,
-                }),
+                Some((uid, gid)) => Ok(User::Ids { uid: id(uid)?, gid: Some(id(gid)?) }),
+                None => Ok(User::Ids { uid: id(text)?, gid: None }),
             };
         }
         // What useradd(8) takes; a colon or a newline would end the field in passwd(5).
-        let plain = text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
         let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if plain && starts && text.len() <= 32 {
-            Ok(User::Name(text.to_owned()))
-        } else {
-            Err(bad())
-        }
+        if plain && starts && text.len() <= 32 { Ok(User::Name(text.to_owned())) } else { Err(bad()) }
     }
 }
 
@@ -261,10 +217,7 @@ impl fmt::Display for User {
         match self {
             User::Name(name) => f.write_str(name),
             User::Ids { uid, gid: None } => write!(f, "{uid}"),
-            User::Ids {
-                uid,
-                gid: Some(gid),
-            } => write!(f, "{uid}:{gid}"),
+            User::Ids { uid, gid: Some(gid) } => write!(f, "{uid}:{gid}"),
         }
     }
 }
@@ -285,11 +238,7 @@ impl FromStr for EnvName {
 
     fn from_str(text: &str) -> Result<EnvName, BadValue> {
         if text.is_empty() || text.contains('=') || text.chars().any(char::is_control) {
-            return Err(BadValue::new(
-                "variable's name",
-                text,
-                "a name, without = and value",
-            ));
+            return Err(BadValue::new("variable's name", text, "a name, without = and value"));
         }
         Ok(EnvName(text.to_owned()))
     }
@@ -361,8 +310,7 @@ impl FromStr for PolicyArg {
             return Ok(PolicyArg::File(PathBuf::from(text)));
         }
         let level = text.parse().map_err(|mut bad: BadValue| {
-            bad.accepted
-                .push_str(", or a file (its path holds a / or ends in .toml)");
+            bad.accepted.push_str(", or a file (its path holds a / or ends in .toml)");
             bad
         });
         level.map(PolicyArg::Level)

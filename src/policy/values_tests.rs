@@ -34,9 +34,7 @@ fn paths() {
         ("/~", "/~"),
         ("/a/~", "/a/~"),
     ]);
-    refused::<PolicyPath>(&[
-        "", "a", "./a", "../a", "/a/..", "/..", "~/..", "~root", "~root/x", "/a\0b", " /a",
-    ]);
+    refused::<PolicyPath>(&["", "a", "./a", "../a", "/a/..", "/..", "~/..", "~root", "~root/x", "/a\0b", " /a"]);
     let home = Path::new("/home/agent");
     let resolved = |text: &str| text.parse::<PolicyPath>().unwrap().resolve(home);
     assert_eq!(resolved("~"), home);
@@ -109,12 +107,7 @@ fn ranges() {
 
 #[test]
 fn words_loopback_names_and_the_policy_argument() {
-    assert_eq!(
-        "443,80,443".parse(),
-        Ok(Loopback::Ports(
-            [80, 443].map(|port| NonZeroU16::new(port).unwrap()).into()
-        ))
-    );
+    assert_eq!("443,80,443".parse(), Ok(Loopback::Ports([80, 443].map(|port| NonZeroU16::new(port).unwrap()).into())));
     assert_eq!("all".parse(), Ok(Loopback::All));
     assert_eq!("proxy".parse(), Ok(Loopback::Proxy));
     refused::<Loopback>(&["", "none", "0", "80,", "80-90", "65536", "All"]);
@@ -123,10 +116,7 @@ fn words_loopback_names_and_the_policy_argument() {
     refused::<OnLedgerFailure>(&["/var/log/x", ""]);
     refused::<EnvName>(&["", "A=B", "A\n", "=", "A\0"]);
     assert_eq!("nist-high".parse(), Ok(PolicyArg::Level(Level::NistHigh)));
-    assert_eq!(
-        "locked.toml".parse(),
-        Ok(PolicyArg::File("locked.toml".into()))
-    );
+    assert_eq!("locked.toml".parse(), Ok(PolicyArg::File("locked.toml".into())));
     assert_eq!("./locked".parse(), Ok(PolicyArg::File("./locked".into())));
     refused::<PolicyArg>(&["", "Locked", "toml", "nist_high"]);
 }
@@ -134,11 +124,7 @@ fn words_loopback_names_and_the_policy_argument() {
 #[test]
 fn a_hostile_value_is_escaped_in_its_message() {
     let bad = "x\n\u{1b}[2J".parse::<Level>().unwrap_err();
-    assert!(
-        bad.to_string()
-            .starts_with("\"x\\n\\u{1b}[2J\" is no level"),
-        "{bad}"
-    );
+    assert!(bad.to_string().starts_with("\"x\\n\\u{1b}[2J\" is no level"), "{bad}");
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::signal::kill;
 use nix::sys::stat::{Mode, lstat};
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{AccessFlags, LinkatFlags, access, Pid, getgroups, getresgid, getresuid, linkat, mkdir, unlink};
+use nix::unistd::{AccessFlags, LinkatFlags, Pid, access, getgroups, getresgid, getresuid, linkat, mkdir, unlink};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 

@@ -63,6 +63,11 @@ impl Suite {
         Ok(Suite { specs, surroundings })
     }
 
+    /// Why a probe is there.
+    pub fn why(id: &str) -> Option<String> {
+        spec::built_in().ok()?.into_iter().find(|spec| spec.id == id).map(|spec| spec.why)
+    }
+
     /// How many probes there are.
     pub fn len(&self) -> usize {
         self.specs.len()

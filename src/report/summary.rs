@@ -24,9 +24,7 @@ impl Summary {
                 let denials = self.denials.entry(denial.axis).or_default();
                 *denials = denials.saturating_add(denial.count);
             }
-            Body::WouldDeny(denial) => {
-                self.would_deny = self.would_deny.saturating_add(denial.count)
-            }
+            Body::WouldDeny(denial) => self.would_deny = self.would_deny.saturating_add(denial.count),
             Body::Probe(probe) => {
                 self.probes += 1;
                 self.passed += u64::from(probe.passed);
@@ -40,8 +38,7 @@ impl Summary {
 
     /// A line for each count; those that are seldom other than zero only where they are.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let by_axis =
-            Axis::ALL.map(|axis| format!("{axis} {}", self.denials.get(&axis).unwrap_or(&0)));
+        let by_axis = Axis::ALL.map(|axis| format!("{axis} {}", self.denials.get(&axis).unwrap_or(&0)));
         writeln!(out, "denials: {}", by_axis.join(", "))?;
         writeln!(out, "probes: {} of {} passed", self.passed, self.probes)?;
         for (name, count) in [
@@ -55,11 +52,7 @@ impl Summary {
         }
         match &self.seal {
             None => writeln!(out, "outcome: not recorded"),
-            Some(Seal {
-                outcome,
-                exit_code: Some(code),
-                ..
-            }) => writeln!(out, "outcome: {} {code}", outcome.name()),
+            Some(Seal { outcome, exit_code: Some(code), .. }) => writeln!(out, "outcome: {} {code}", outcome.name()),
             Some(Seal { outcome, .. }) => writeln!(out, "outcome: {}", outcome.name()),
         }
     }

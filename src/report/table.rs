@@ -45,11 +45,7 @@ pub enum ReportError {
 ///
 /// `colour` is for a terminal. All text of the record is printable (`ledger::escape::printable`). Alignment counts
 /// characters, so that scripts with wide characters stand a little out of line.
-pub fn report(
-    path: &Path,
-    out: &mut impl Write,
-    colour: bool,
-) -> Result<Verification, ReportError> {
+pub fn report(path: &Path, out: &mut impl Write, colour: bool) -> Result<Verification, ReportError> {
     let verification = verify_path(path, None)?;
     let trusted = match &verification {
         Verification::Altered { line, .. } => line.saturating_sub(1),
@@ -72,21 +68,11 @@ pub fn report(
         if let Body::Start(start) = &record.body {
             print_start(out, &record, start)?;
             if rows > 0 {
-                print_row(
-                    out,
-                    &HEADINGS.map(str::to_owned),
-                    &widths,
-                    if colour { BOLD } else { "" },
-                )?;
+                print_row(out, &HEADINGS.map(str::to_owned), &widths, if colour { BOLD } else { "" })?;
             }
         }
         match row(&record, start_ns) {
-            Some(row) => print_row(
-                out,
-                &row,
-                &widths,
-                if colour { tint(&record.body) } else { "" },
-            ),
+            Some(row) => print_row(out, &row, &widths, if colour { tint(&record.body) } else { "" }),
             None => Ok(()),
         }
     })?;
@@ -108,15 +94,8 @@ pub fn report(
 }
 
 /// Gives each record, up to line `last`, with the start's time in nanoseconds.
-fn each_record(
-    path: &Path,
-    last: u64,
-    mut take: impl FnMut(Record, u64) -> io::Result<()>,
-) -> Result<(), ReportError> {
-    let read = |cause| ReportError::Read {
-        path: path.to_owned(),
-        cause,
-    };
+fn each_record(path: &Path, last: u64, mut take: impl FnMut(Record, u64) -> io::Result<()>) -> Result<(), ReportError> {
+    let read = |cause| ReportError::Read { path: path.to_owned(), cause };
     let mut lines = Lines::new(BufReader::new(File::open(path).map_err(read)?));
     let mut start_ns = None;
     while let Some(line) = lines.next().map_err(read)? {
@@ -140,17 +119,9 @@ fn print_start(out: &mut impl Write, record: &Record, start: &Start) -> io::Resu
     );
     writeln!(out, "{}", printable(&line))?;
     writeln!(out, "policy: {}", printable(&start.policy_digest))?;
-    writeln!(
-        out,
-        "command: {}",
-        bounded(&start.command.join(" "), HEAD_WIDTH)
-    )?;
+    writeln!(out, "command: {}", bounded(&start.command.join(" "), HEAD_WIDTH))?;
     for (key, value) in &start.labels {
-        writeln!(
-            out,
-            "label: {}",
-            bounded(&format!("{key}={value}"), HEAD_WIDTH)
-        )?;
+        writeln!(out, "label: {}", bounded(&format!("{key}={value}"), HEAD_WIDTH))?;
     }
     for sentence in &start.unobserved {
         writeln!(out, "not observed: {}", printable(sentence))?;
@@ -158,17 +129,8 @@ fn print_start(out: &mut impl Write, record: &Record, start: &Start) -> io::Resu
     writeln!(out)
 }
 
-fn print_row(
-    out: &mut impl Write,
-    row: &Row,
-    widths: &[usize; COLUMNS],
-    tint: &str,
-) -> io::Result<()> {
-    let cells: Vec<String> = row
-        .iter()
-        .zip(widths)
-        .map(|(cell, width)| format!("{cell:<width$}"))
-        .collect();
+fn print_row(out: &mut impl Write, row: &Row, widths: &[usize; COLUMNS], tint: &str) -> io::Result<()> {
+    let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
     let line = cells.join("  ");
     let reset = if tint.is_empty() { "" } else { RESET };
     writeln!(out, "{tint}{}{reset}", line.trim_end())
@@ -203,10 +165,7 @@ mod tests {
         let mut by_errno = denial(Axis::Filesystem, "b");
         by_errno.errno = Some("EROFS".into());
         by_errno.count = 4;
-        by_errno.object = crate::ledger::record::Object {
-            path: Some("/usr/".repeat(100)),
-            ..Default::default()
-        };
+        by_errno.object = crate::ledger::record::Object { path: Some("/usr/".repeat(100)), ..Default::default() };
         let bodies = [
             probe(true),
             probe(false),
@@ -221,17 +180,8 @@ mod tests {
 
     /// The rows without their times, which differ.
     fn rows(text: &str) -> Vec<String> {
-        let squeeze = |line: &str| {
-            line.split_whitespace()
-                .skip(1)
-                .collect::<Vec<_>>()
-                .join(" ")
-        };
-        text.lines()
-            .skip_while(|l| !l.starts_with("TIME"))
-            .take_while(|l| !l.is_empty())
-            .map(squeeze)
-            .collect()
+        let squeeze = |line: &str| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+        text.lines().skip_while(|l| !l.starts_with("TIME")).take_while(|l| !l.is_empty()).map(squeeze).collect()
     }
 
     #[test]
@@ -245,10 +195,7 @@ mod tests {
                 "probe network direct network.direct expected ECONNREFUSED, seen connected - FAILED -",
                 "denial network proxy CONNECT evil\\x1b[2J.test:443 default-deny 403 1",
                 "denial network proxy CONNECT evil\\x1b[2J.test:443 default-deny 403 2",
-                &format!(
-                    "denial filesystem proxy CONNECT {}/u.. default-deny EROFS 1 x4",
-                    "/usr/".repeat(12)
-                ),
+                &format!("denial filesystem proxy CONNECT {}/u.. default-deny EROFS 1 x4", "/usr/".repeat(12)),
                 "gap network nflog - 3 lost: ENOBUFS - - -",
             ]
         );
@@ -260,14 +207,8 @@ mod tests {
         );
         assert_eq!(code, 1);
         assert!(text.lines().all(|line| !line.contains('\x1b')));
-        let starts: Vec<_> = text
-            .lines()
-            .filter_map(|l| l.find("network  ").map(|at| (at, l.len())))
-            .collect();
-        assert!(
-            starts.windows(2).all(|w| w[0].0 == w[1].0),
-            "the columns line up: {text}"
-        );
+        let starts: Vec<_> = text.lines().filter_map(|l| l.find("network  ").map(|at| (at, l.len()))).collect();
+        assert!(starts.windows(2).all(|w| w[0].0 == w[1].0), "the columns line up: {text}");
     }
 
     #[test]
@@ -285,26 +226,17 @@ mod tests {
 
     #[test]
     fn nothing_from_an_altered_line_on_is_shown() {
-        let (bytes, _) =
-            sealed(["a.test", "b.test", "c.test"].map(|h| Body::Denial(denial(Axis::Network, h))));
-        let changed = String::from_utf8(bytes)
-            .unwrap()
-            .replace("b.test", "x.test");
+        let (bytes, _) = sealed(["a.test", "b.test", "c.test"].map(|h| Body::Denial(denial(Axis::Network, h))));
+        let changed = String::from_utf8(bytes).unwrap().replace("b.test", "x.test");
         let (text, code) = printed(changed.as_bytes(), false);
         // The line after the changed one is the first whose `prev` does not fit.
-        assert!(
-            text.contains("record: altered: line 4:") && !text.contains("c.test"),
-            "{text}"
-        );
+        assert!(text.contains("record: altered: line 4:") && !text.contains("c.test"), "{text}");
         assert_eq!(code, 2);
     }
 
     #[test]
     fn what_is_not_there_is_an_error() {
-        assert!(matches!(
-            report(Path::new("/none"), &mut Vec::new(), false),
-            Err(ReportError::Verify(_))
-        ));
+        assert!(matches!(report(Path::new("/none"), &mut Vec::new(), false), Err(ReportError::Verify(_))));
         let (text, code) = printed(b"", false);
         assert!(text.contains("outcome: not recorded") && code == 1);
     }

@@ -33,7 +33,10 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
     let files = [("policy file", plan.policy.file.clone()), ("program", facts.executable.clone()), ("ledger", ledger)];
     for (what, path) in files.into_iter().filter_map(|(what, path)| Some((what, path?))) {
         let real = real_path(&path);
-        let reached = plan.mounts.as_ref().is_some_and(|m| m.writable.iter().any(|w| real.starts_with(&w.path) && !m.protects(&real)));
+        let reached = plan
+            .mounts
+            .as_ref()
+            .is_some_and(|m| m.writable.iter().any(|w| real.starts_with(&w.path) && !m.protects(&real)));
         if reached {
             return Err(Error::ControlFileWritable { what, path });
         }

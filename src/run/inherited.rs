@@ -30,7 +30,8 @@ pub fn check(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
         return Ok(());
     }
     let ours = |fd: RawFd| {
-        Some(fd) == args.run.json_status_fd || matches!(args.policy.ledger_place(), Some(LedgerPlace::Descriptor(n)) if *n == fd)
+        Some(fd) == args.run.json_status_fd
+            || matches!(args.policy.ledger_place(), Some(LedgerPlace::Descriptor(n)) if *n == fd)
     };
     let listing = std::fs::read_dir("/proc/self/fd").map_err(call("open /proc/self/fd"))?;
     let numbers: Vec<RawFd> = listing.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();

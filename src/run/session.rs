@@ -38,7 +38,13 @@ impl Session {
     }
 
     /// Writes the first record.
-    pub fn start(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation, labels: BTreeMap<String, String>) -> Result<(), Error> {
+    pub fn start(
+        &mut self,
+        plan: &Plan,
+        facts: &Facts,
+        invocation: &Invocation,
+        labels: BTreeMap<String, String>,
+    ) -> Result<(), Error> {
         let postures = plan.policy.postures();
         let ids = plan.identity.as_ref().map_or((facts.uid, 0), |i| (i.uid.as_raw(), i.gid.as_raw()));
         let start = Start {
@@ -50,7 +56,11 @@ impl Session {
             uid: ids.0,
             gid: ids.1,
             host: facts.to_json(),
-            restrictions: plan.restrictions.iter().map(|c| (c.restriction.to_string(), c.mechanism.to_string())).collect(),
+            restrictions: plan
+                .restrictions
+                .iter()
+                .map(|c| (c.restriction.to_string(), c.mechanism.to_string()))
+                .collect(),
             labels,
             unobserved: plan.unobserved.clone(),
             workspaces: plan
@@ -70,7 +80,11 @@ impl Session {
     }
 
     /// Waits for a notice of the stage; see [`Watchman::await_notice`].
-    pub fn await_notice<T>(&mut self, patience: Option<Duration>, wanted: impl FnMut(Notice) -> Option<T>) -> Result<T, Error> {
+    pub fn await_notice<T>(
+        &mut self,
+        patience: Option<Duration>,
+        wanted: impl FnMut(Notice) -> Option<T>,
+    ) -> Result<T, Error> {
         Ok(self.watchman.await_notice(&mut self.installation, &mut self.ledger, patience, wanted)?)
     }
 
@@ -161,7 +175,8 @@ impl Session {
     fn take_down(&mut self) {
         for fault in self.installation.take_down(&mut self.ledger) {
             complain(&format!("undo: {fault}"));
-            let failure = Infrastructure { operation: "undo".into(), object: Object::default(), cause: fault, http_status: None };
+            let failure =
+                Infrastructure { operation: "undo".into(), object: Object::default(), cause: fault, http_status: None };
             if let Err(error) = self.ledger.append(Body::Infrastructure(failure)) {
                 complain(&error.to_string());
             }

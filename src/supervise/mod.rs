@@ -3,11 +3,11 @@
 pub mod descendants;
 pub mod terminal;
 
+use crate::channel::ChannelError;
 use crate::install::Installation;
 use crate::install::firewall::{FirewallError, Integrity};
 use crate::ledger::{Ledger, LedgerMode};
 use crate::observe::evidence::EvidenceError;
-use crate::channel::ChannelError;
 use crate::stage::{Ended, Notice, Order};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -78,10 +78,12 @@ impl Watchman {
     pub fn new(terminal: Option<Terminal>) -> Result<Watchman, AbortCause> {
         let mut all = SigSet::all();
         // Faults of our own are not messages from others.
-        for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGXFSZ, Signal::SIGPIPE] {
+        for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGXFSZ, Signal::SIGPIPE]
+        {
             all.remove(fault);
         }
-        let signals = SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed("signalfd"))?;
+        let signals =
+            SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed("signalfd"))?;
         Ok(Watchman { signals, terminal, phase: Phase::Preparing })
     }
 
@@ -127,10 +129,16 @@ impl Watchman {
         }
     }
 
-    fn wait(&self, installation: &Installation, ledger: &Ledger, deadline: Option<Instant>) -> Result<Ready, AbortCause> {
+    fn wait(
+        &self,
+        installation: &Installation,
+        ledger: &Ledger,
+        deadline: Option<Instant>,
+    ) -> Result<Ready, AbortCause> {
         let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
         let for_signals = if self.phase == Phase::Preparing { PollFlags::empty() } else { PollFlags::POLLIN };
-        let mut fds = vec![PollFd::new(self.signals.as_fd(), for_signals), PollFd::new(stage.channel.as_fd(), PollFlags::POLLIN)];
+        let mut fds =
+            vec![PollFd::new(self.signals.as_fd(), for_signals), PollFd::new(stage.channel.as_fd(), PollFlags::POLLIN)];
         let watch = installation.watch.as_ref().map(|w| {
             fds.push(PollFd::new(w.as_fd(), PollFlags::POLLIN));
             fds.len() - 1
@@ -181,7 +189,8 @@ impl Watchman {
         // Running again. The signal that did it is ours, not the command's.
         let mut continued = SigSet::empty();
         continued.add(Signal::SIGCONT);
-        let drained = SignalFd::with_flags(&continued, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed("signalfd"))?;
+        let drained = SignalFd::with_flags(&continued, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map_err(failed("signalfd"))?;
         while drained.read_signal().map_err(failed("read"))?.is_some() {}
         if let Some(stage) = &installation.stage {
             stage.channel.send(&Order::Continue { in_foreground: terminal.is_ours() })?;
@@ -214,7 +223,11 @@ impl Watchman {
 
     /// Ends what the command left behind and waits until nothing of the sandbox is left. Returns how the command ended
     /// where it was still running.
-    pub fn end_leftovers(&self, installation: &mut Installation, ledger: &mut Ledger) -> Result<Option<Ended>, AbortCause> {
+    pub fn end_leftovers(
+        &self,
+        installation: &mut Installation,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Ended>, AbortCause> {
         if let Some(stage) = &installation.stage {
             stage.channel.send(&END)?;
         }

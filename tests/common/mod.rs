@@ -41,11 +41,7 @@ impl Fence {
     /// Ringfence in the box of a world that stands.
     pub fn of(world: World, internet: Internet) -> Fence {
         world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
-        Fence {
-            internet,
-            world,
-            runs: AtomicU32::new(0),
-        }
+        Fence { internet, world, runs: AtomicU32::new(0) }
     }
 
     /// Runs a script of bash under `ringfence run` with these flags.
@@ -57,16 +53,9 @@ impl Fence {
 
     /// The command `ringfence run FLAGS -- ARGUMENTS`, and the path of its ledger, for a test that starts it itself.
     pub fn command(&self, flags: &[&str], arguments: &[&str]) -> (Command, String) {
-        let ledger = format!(
-            "/var/log/ringfence/{}.jsonl",
-            self.runs.fetch_add(1, Ordering::Relaxed)
-        );
+        let ledger = format!("/var/log/ringfence/{}.jsonl", self.runs.fetch_add(1, Ordering::Relaxed));
         let mut command = self.world.command(RINGFENCE);
-        command
-            .arg("run")
-            .args(flags)
-            .args(["--ledger", &ledger, "--"])
-            .args(arguments);
+        command.arg("run").args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
         (command, ledger)
     }
 
@@ -74,14 +63,8 @@ impl Fence {
     pub fn ended(&self, said: Said, ledger: String) -> Ended {
         let bytes = self.world.read(&ledger).unwrap_or_default();
         let text = String::from_utf8(bytes).expect("a ledger is UTF-8");
-        let read = |line: &str| {
-            serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause} in {line}"))
-        };
-        Ended {
-            said,
-            ledger,
-            records: text.lines().map(read).collect(),
-        }
+        let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause} in {line}"));
+        Ended { said, ledger, records: text.lines().map(read).collect() }
     }
 
     /// The same script as root in the same box, without ringfence.
@@ -95,16 +78,7 @@ impl Fence {
     pub fn as_nobody(&self, script: &str) -> Said {
         let mut command = self.world.command("setpriv");
         let id = NOBODY.to_string();
-        command.args([
-            "--reuid",
-            &id,
-            "--regid",
-            &id,
-            "--clear-groups",
-            "bash",
-            "-c",
-            script,
-        ]);
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "bash", "-c", script]);
         Said::from(self.world.output(command))
     }
 
@@ -146,10 +120,7 @@ impl Ended {
 
     /// The denials whose object is this host.
     pub fn denials_of(&self, host: &str) -> Vec<&Denial> {
-        self.denials()
-            .into_iter()
-            .filter(|denial| denial.object.host.as_deref() == Some(host))
-            .collect()
+        self.denials().into_iter().filter(|denial| denial.object.host.as_deref() == Some(host)).collect()
     }
 
     /// The value of a line `KEY=VALUE` of the standard output.
@@ -160,10 +131,7 @@ impl Ended {
 
 /// The value of a line `KEY=VALUE` of the standard output.
 pub fn value<'a>(said: &'a Said, key: &str) -> &'a str {
-    let found = said
-        .out
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    let found = said.out.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     found.unwrap_or_else(|| panic!("no line {key}=… in {said}"))
 }
 

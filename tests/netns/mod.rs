@@ -25,27 +25,14 @@ pub const PORT: u16 = 7777;
 /// Runs a program in the calling thread's namespace and insists that it succeeds.
 pub fn run(line: &str) -> String {
     let out = Command::new("sh").args(["-c", line]).output().unwrap();
-    assert!(
-        out.status.success(),
-        "{line}: {}",
-        String::from_utf8_lossy(&out.stderr)
-    );
+    assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
 }
 
 /// `nft -f -` with `script`.
 pub fn nft(script: &str) {
-    let mut child = Command::new("nft")
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(script.as_bytes())
-        .unwrap();
+    let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success(), "nft: {script}");
 }
 
@@ -105,18 +92,9 @@ impl Outside {
         go.send(()).unwrap();
         is_up.recv().unwrap();
         run("ip route add default dev inside; ip -6 route add default dev inside");
-        let outside = Outside {
-            namespace: format!("--net=/proc/{}/task/{tid}/ns/net", std::process::id()),
-            arrived,
-        };
+        let outside = Outside { namespace: format!("--net=/proc/{}/task/{tid}/ns/net", std::process::id()), arrived };
         // Neighbour discovery and a link that is still coming up delay the first packets.
-        assert_eq!(
-            root(&[
-                &format!("tcp {OUTSIDE4} {PORT}"),
-                &format!("tcp {OUTSIDE6} {PORT}")
-            ]),
-            ["ok", "ok"]
-        );
+        assert_eq!(root(&[&format!("tcp {OUTSIDE4} {PORT}"), &format!("tcp {OUTSIDE6} {PORT}")]), ["ok", "ok"]);
         outside.expect("tcp");
         outside.expect("tcp");
         outside
@@ -124,10 +102,7 @@ impl Outside {
 
     /// The next arrival is of this protocol.
     pub fn expect(&self, protocol: &str) {
-        let (arrived, _) = self
-            .arrived
-            .recv_timeout(Duration::from_secs(5))
-            .expect("something should have arrived");
+        let (arrived, _) = self.arrived.recv_timeout(Duration::from_secs(5)).expect("something should have arrived");
         assert_eq!(arrived, protocol);
     }
 
@@ -138,14 +113,8 @@ impl Outside {
 
     /// Nothing has arrived: a datagram that root sends now is the next.
     pub fn expect_silence(&self) {
-        UdpSocket::bind("0.0.0.0:0")
-            .unwrap()
-            .send_to(b"marker", (OUTSIDE4, PORT))
-            .unwrap();
-        let arrived = self
-            .arrived
-            .recv_timeout(Duration::from_secs(5))
-            .expect("the marker should have arrived");
+        UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"marker", (OUTSIDE4, PORT)).unwrap();
+        let arrived = self.arrived.recv_timeout(Duration::from_secs(5)).expect("the marker should have arrived");
         assert_eq!(arrived, ("udp", b"marker".to_vec()));
     }
 }
@@ -167,11 +136,7 @@ fn act(uid: u32, acts: &[&str]) -> Vec<String> {
 /// A program run by `uid`, to be named as the next argument.
 pub fn as_uid(uid: u32) -> Command {
     let mut command = Command::new("setpriv");
-    command.args([
-        &format!("--reuid={uid}"),
-        &format!("--regid={uid}"),
-        "--clear-groups",
-    ]);
+    command.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"]);
     command
 }
 
@@ -188,9 +153,7 @@ impl Server {
         let command = command.args(ACTS).arg(format!("serve {port}"));
         let mut server = Server(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
-        BufReader::new(server.0.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "serving\n");
         server
     }
@@ -205,16 +168,8 @@ impl Drop for Server {
 
 fn outcomes(command: &mut Command, acts: &[&str]) -> Vec<String> {
     let out = command.args(ACTS).args(acts).output().unwrap();
-    assert!(
-        out.status.success(),
-        "{}",
-        String::from_utf8_lossy(&out.stderr)
-    );
-    String::from_utf8(out.stdout)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// A wall that refuses everything but loopback.
@@ -228,21 +183,11 @@ pub fn spec() -> WallSpec {
         resolvers: Vec::new(),
         control_plane_ports: Vec::new(),
         nflog_group: 0,
-        metadata: ["169.254.169.254/32", "fd00:ec2::254/128"]
+        metadata: ["169.254.169.254/32", "fd00:ec2::254/128"].iter().map(|n| n.parse().unwrap()).collect(),
+        private: ["10.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "255.255.255.255/32", "fc00::/7", "ff00::/8"]
             .iter()
             .map(|n| n.parse().unwrap())
             .collect(),
-        private: [
-            "10.0.0.0/8",
-            "169.254.0.0/16",
-            "224.0.0.0/4",
-            "255.255.255.255/32",
-            "fc00::/7",
-            "ff00::/8",
-        ]
-        .iter()
-        .map(|n| n.parse().unwrap())
-        .collect(),
     }
 }
 

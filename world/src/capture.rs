@@ -4,8 +4,7 @@ use crate::error::{Doing, Error};
 use crate::namespace::Namespace;
 use crate::network::OUTSIDE_LINK;
 use nix::sys::socket::{
-    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
-    sockopt,
+    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -63,21 +62,11 @@ impl Capture {
     /// No packet socket (packet(7)) could be opened.
     pub(crate) fn start(outside: &Namespace) -> Result<Capture, Error> {
         let (fd, link) = outside.run(|| -> Result<_, Error> {
-            let fd = socket(
-                AddressFamily::Packet,
-                SockType::Datagram,
-                SockFlag::SOCK_CLOEXEC,
-                SockProtocol::EthAll,
-            )
-            .doing("socket(AF_PACKET)")?;
-            setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(0, 50_000))
-                .doing("setsockopt(SO_RCVTIMEO)")?;
-            setsockopt(&fd, sockopt::RcvBufForce, &(32 << 20))
-                .doing("setsockopt(SO_RCVBUFFORCE)")?;
-            Ok((
-                fd,
-                nix::net::if_::if_nametoindex(OUTSIDE_LINK).doing("if_nametoindex")?,
-            ))
+            let fd = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)
+                .doing("socket(AF_PACKET)")?;
+            setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(0, 50_000)).doing("setsockopt(SO_RCVTIMEO)")?;
+            setsockopt(&fd, sockopt::RcvBufForce, &(32 << 20)).doing("setsockopt(SO_RCVBUFFORCE)")?;
+            Ok((fd, nix::net::if_::if_nametoindex(OUTSIDE_LINK).doing("if_nametoindex")?))
         })?;
         let (seen, stop) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
         let thread = thread::Builder::new()
@@ -88,9 +77,7 @@ impl Capture {
                     let mut bytes = vec![0; 65_536];
                     while !stop.load(Ordering::Relaxed) {
                         // A timeout is the moment to look at `stop`; ENETDOWN comes once when the link goes up.
-                        let Ok((length, Some(from))) =
-                            recvfrom::<LinkAddr>(fd.as_raw_fd(), &mut bytes)
-                        else {
+                        let Ok((length, Some(from))) = recvfrom::<LinkAddr>(fd.as_raw_fd(), &mut bytes) else {
                             continue;
                         };
                         if from.ifindex() == link as usize && from.pkttype() == PACKET_HOST {
@@ -100,22 +87,12 @@ impl Capture {
                 }
             })
             .doing("start a thread")?;
-        Ok(Capture {
-            seen,
-            next_mark: AtomicU64::new(1),
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Capture { seen, next_mark: AtomicU64::new(1), stop, thread: Some(thread) })
     }
 
     /// The packets seen so far.
     pub(crate) fn packets(&self) -> Vec<Packet> {
-        self.seen
-            .packets
-            .lock()
-            .expect("no panic while held")
-            .0
-            .clone()
+        self.seen.packets.lock().expect("no panic while held").0.clone()
     }
 
     /// A new mark: its number, and the datagram to send.
@@ -129,11 +106,8 @@ impl Capture {
     /// Waits until mark `number` has come by; false after `timeout`.
     pub(crate) fn wait_for(&self, number: u64, timeout: Duration) -> bool {
         let guard = self.seen.packets.lock().expect("no panic while held");
-        let (guard, _) = self
-            .seen
-            .marked
-            .wait_timeout_while(guard, timeout, |seen| seen.1 < number)
-            .expect("no panic while held");
+        let (guard, _) =
+            self.seen.marked.wait_timeout_while(guard, timeout, |seen| seen.1 < number).expect("no panic while held");
         guard.1 >= number
     }
 }
@@ -152,10 +126,7 @@ fn note(seen: &Seen, bytes: &[u8]) {
         return;
     };
     let mut held = seen.packets.lock().expect("no panic while held");
-    match payload
-        .strip_prefix(MARK)
-        .and_then(|rest| rest.try_into().ok())
-    {
+    match payload.strip_prefix(MARK).and_then(|rest| rest.try_into().ok()) {
         Some(number) => {
             held.1 = held.1.max(u64::from_be_bytes(number));
             seen.marked.notify_all();
@@ -166,55 +137,28 @@ fn note(seen: &Seen, bytes: &[u8]) {
 
 /// Reads an IP packet's addresses and ports; the payload is a UDP datagram's, else empty.
 fn parse(bytes: &[u8]) -> Option<(Packet, &[u8])> {
-    let (source, destination, protocol, transport): (IpAddr, IpAddr, u8, &[u8]) =
-        match bytes.first()? >> 4 {
-            4 => {
-                let header = usize::from(bytes[0] & 15) * 4;
-                let address = |at: usize| {
-                    let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-                    Some(IpAddr::V4(Ipv4Addr::from(octets)))
-                };
-                (
-                    address(12)?,
-                    address(16)?,
-                    *bytes.get(9)?,
-                    bytes.get(header..)?,
-                )
-            }
-            6 => {
-                let address = |at: usize| {
-                    let octets: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
-                    Some(IpAddr::V6(Ipv6Addr::from(octets)))
-                };
-                (address(8)?, address(24)?, *bytes.get(6)?, bytes.get(40..)?)
-            }
-            _ => return None,
-        };
-    let port = |at: usize| {
-        Some(u16::from_be_bytes(
-            transport.get(at..at + 2)?.try_into().ok()?,
-        ))
+    let (source, destination, protocol, transport): (IpAddr, IpAddr, u8, &[u8]) = match bytes.first()? >> 4 {
+        4 => {
+            let header = usize::from(bytes[0] & 15) * 4;
+            let address = |at: usize| {
+                let octets: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+                Some(IpAddr::V4(Ipv4Addr::from(octets)))
+            };
+            (address(12)?, address(16)?, *bytes.get(9)?, bytes.get(header..)?)
+        }
+        6 => {
+            let address = |at: usize| {
+                let octets: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
+                Some(IpAddr::V6(Ipv6Addr::from(octets)))
+            };
+            (address(8)?, address(24)?, *bytes.get(6)?, bytes.get(40..)?)
+        }
+        _ => return None,
     };
-    let (source_port, destination_port) = if matches!(protocol, 6 | 17) {
-        (port(0), port(2))
-    } else {
-        (None, None)
-    };
-    let payload = if protocol == 17 {
-        transport.get(8..).unwrap_or_default()
-    } else {
-        &[]
-    };
-    Some((
-        Packet {
-            source,
-            destination,
-            protocol,
-            source_port,
-            destination_port,
-        },
-        payload,
-    ))
+    let port = |at: usize| Some(u16::from_be_bytes(transport.get(at..at + 2)?.try_into().ok()?));
+    let (source_port, destination_port) = if matches!(protocol, 6 | 17) { (port(0), port(2)) } else { (None, None) };
+    let payload = if protocol == 17 { transport.get(8..).unwrap_or_default() } else { &[] };
+    Some((Packet { source, destination, protocol, source_port, destination_port }, payload))
 }
 
 #[cfg(test)]
@@ -223,16 +167,11 @@ mod tests {
 
     #[test]
     fn an_ipv4_datagram_is_read() {
-        let mut bytes = vec![
-            0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 11, 22, 33, 2, 10, 0, 0, 5,
-        ];
+        let mut bytes = vec![0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 11, 22, 33, 2, 10, 0, 0, 5];
         bytes.extend_from_slice(&[0x30, 0x39, 0, 53, 0, 10, 0, 0, b'h', b'i']);
         let (packet, payload) = parse(&bytes).expect("well formed");
         assert_eq!(packet.destination, IpAddr::from([10, 0, 0, 5]));
-        assert_eq!(
-            (packet.source_port, packet.destination_port),
-            (Some(12345), Some(53))
-        );
+        assert_eq!((packet.source_port, packet.destination_port), (Some(12345), Some(53)));
         assert_eq!(payload, b"hi");
     }
 

@@ -52,12 +52,7 @@ impl World {
         let capture = Capture::start(&outside)?;
         let repository = repository();
         let layers = inside.run(move || image::enter(image, &repository))?;
-        let world = World {
-            capture,
-            inside,
-            outside,
-            layers,
-        };
+        let world = World { capture, inside, outside, layers };
         world.settle();
         Ok(world)
     }
@@ -86,26 +81,19 @@ impl World {
         self.inside.run(move || {
             use std::io::Write as _;
             let bundle = Path::new("/etc/ssl/certs/ca-certificates.crt");
-            std::fs::create_dir_all(bundle.parent().expect("has a parent"))
-                .expect("mkdir /etc/ssl/certs");
-            let mut file = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(bundle)
-                .expect("open the CA bundle");
-            file.write_all(pem.as_bytes())
-                .expect("append to the CA bundle");
+            std::fs::create_dir_all(bundle.parent().expect("has a parent")).expect("mkdir /etc/ssl/certs");
+            let mut file =
+                std::fs::OpenOptions::new().create(true).append(true).open(bundle).expect("open the CA bundle");
+            file.write_all(pem.as_bytes()).expect("append to the CA bundle");
             // Node and some others carry a bundle of their own and take a file beside it.
-            std::fs::create_dir_all("/usr/local/share/ca-certificates")
-                .expect("mkdir ca-certificates");
+            std::fs::create_dir_all("/usr/local/share/ca-certificates").expect("mkdir ca-certificates");
             std::fs::write(AUTHORITY_FILE, pem).expect("write the authority's file");
         });
     }
 
     /// Puts a file of the machine into the box, mode 0755.
     pub fn install(&self, from: &Path, to: &str) {
-        let bytes =
-            std::fs::read(from).unwrap_or_else(|cause| panic!("read {}: {cause}", from.display()));
+        let bytes = std::fs::read(from).unwrap_or_else(|cause| panic!("read {}: {cause}", from.display()));
         self.write(to, bytes, 0o755);
     }
 
@@ -114,11 +102,9 @@ impl World {
         let (path, bytes) = (PathBuf::from(path), text.into());
         self.inside.run(move || {
             if let Some(parent) = path.parent() {
-                std::fs::create_dir_all(parent)
-                    .unwrap_or_else(|cause| panic!("mkdir {}: {cause}", parent.display()));
+                std::fs::create_dir_all(parent).unwrap_or_else(|cause| panic!("mkdir {}: {cause}", parent.display()));
             }
-            std::fs::write(&path, bytes)
-                .unwrap_or_else(|cause| panic!("write {}: {cause}", path.display()));
+            std::fs::write(&path, bytes).unwrap_or_else(|cause| panic!("write {}: {cause}", path.display()));
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("chmod");
         });
     }
@@ -144,8 +130,7 @@ impl World {
     /// `mkfs.ext4` or a loop device is missing, or the mount failed.
     pub fn mount_ext4(&self, directory: &str) -> Result<(), Error> {
         let (layers, directory) = (self.layers(), PathBuf::from(directory));
-        self.inside
-            .run(move || image::mount_ext4(&layers, &directory))
+        self.inside.run(move || image::mount_ext4(&layers, &directory))
     }
 
     /// A command with a plain environment, to be given to [`World::spawn`] or [`World::output`].
@@ -168,12 +153,8 @@ impl World {
     pub fn output(&self, mut command: Command) -> Output {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let name = format!("{command:?}");
-        let child = self
-            .spawn(command)
-            .unwrap_or_else(|cause| panic!("start {name}: {cause}"));
-        child
-            .wait_with_output()
-            .unwrap_or_else(|cause| panic!("wait for {name}: {cause}"))
+        let child = self.spawn(command).unwrap_or_else(|cause| panic!("start {name}: {cause}"));
+        child.wait_with_output().unwrap_or_else(|cause| panic!("wait for {name}: {cause}"))
     }
 
     /// Runs `sh -c script` in the box.
@@ -186,20 +167,13 @@ impl World {
     /// Every packet that has left the box so far, but for what IPv6 says on any link.
     pub fn packets(&self) -> Vec<Packet> {
         self.settle();
-        self.capture
-            .packets()
-            .into_iter()
-            .filter(|packet| !packet.is_link_chatter())
-            .collect()
+        self.capture.packets().into_iter().filter(|packet| !packet.is_link_chatter()).collect()
     }
 
     /// The packets from the box to one address.
     pub fn packets_to(&self, address: impl Into<IpAddr>) -> Vec<Packet> {
         let address = address.into();
-        self.packets()
-            .into_iter()
-            .filter(|packet| packet.destination == address)
-            .collect()
+        self.packets().into_iter().filter(|packet| packet.destination == address).collect()
     }
 
     /// The processes that live in the box.
@@ -230,34 +204,23 @@ impl World {
 
     /// The directory of the image's layers, as a path that the programs of both namespaces can open.
     fn layers(&self) -> PathBuf {
-        PathBuf::from(format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            self.layers.as_raw_fd()
-        ))
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.layers.as_raw_fd()))
     }
 
     /// Waits until everything the box has sent is captured, by sending marks of its own over both families.
     fn settle(&self) {
-        for (from, to) in [
-            (IpAddr::V4(BOX4), IpAddr::V4(GATEWAY4)),
-            (IpAddr::V6(BOX6), IpAddr::V6(GATEWAY6)),
-        ] {
+        for (from, to) in [(IpAddr::V4(BOX4), IpAddr::V4(GATEWAY4)), (IpAddr::V6(BOX6), IpAddr::V6(GATEWAY6))] {
             let (number, datagram) = self.capture.mark();
             let deadline = std::time::Instant::now() + PATIENCE;
             loop {
                 let datagram = datagram.clone();
                 let sent = self.inside.run(move || -> std::io::Result<usize> {
-                    UdpSocket::bind(SocketAddr::new(from, 0))?
-                        .send_to(&datagram, SocketAddr::new(to, 9))
+                    UdpSocket::bind(SocketAddr::new(from, 0))?.send_to(&datagram, SocketAddr::new(to, 9))
                 });
                 if self.capture.wait_for(number, Duration::from_millis(100)) {
                     break;
                 }
-                assert!(
-                    std::time::Instant::now() < deadline,
-                    "no packet from {from} reaches {to}: {sent:?}"
-                );
+                assert!(std::time::Instant::now() < deadline, "no packet from {from} reaches {to}: {sent:?}");
             }
         }
     }
@@ -282,10 +245,7 @@ pub const AUTHORITY_FILE: &str = "/usr/local/share/ca-certificates/world.crt";
 
 /// The environment of a command in the box.
 const ENVIRONMENT: [(&str, &str); 4] = [
-    (
-        "PATH",
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    ),
+    ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/root"),
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
@@ -297,23 +257,17 @@ fn processes_in(namespaces: &[u64]) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let numbers = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     numbers
         .filter(|pid| *pid != own)
         .filter(|pid| {
-            std::fs::metadata(format!("/proc/{pid}/ns/net"))
-                .is_ok_and(|space| namespaces.contains(&space.ino()))
+            std::fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|space| namespaces.contains(&space.ino()))
         })
         .collect()
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the crate lies in the repository")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").to_owned()
 }
 
 /// What a command said and how it ended.
@@ -339,10 +293,6 @@ impl From<Output> for Said {
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "status {:?}\n--- stdout\n{}\n--- stderr\n{}",
-            self.code, self.out, self.err
-        )
+        writeln!(f, "status {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.out, self.err)
     }
 }

@@ -62,21 +62,11 @@ pub(crate) fn read_question(message: &[u8]) -> Option<Asked> {
     }
     let kind = u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]);
     message.get(at..at + 4)?;
-    Some(Asked {
-        name,
-        kind,
-        end: at + 4,
-    })
+    Some(Asked { name, kind, end: at + 4 })
 }
 
 /// An answer to `message`: its question, the records with the given lifetime, and the code.
-pub(crate) fn write_answer(
-    message: &[u8],
-    asked: &Asked,
-    code: u8,
-    ttl: u32,
-    records: &[Record],
-) -> Vec<u8> {
+pub(crate) fn write_answer(message: &[u8], asked: &Asked, code: u8, ttl: u32, records: &[Record]) -> Vec<u8> {
     let mut answer = header(message, code, false, records.len() as u16);
     answer.extend_from_slice(&message[12..asked.end]);
     for record in records {
@@ -104,10 +94,7 @@ pub(crate) fn write_truncated(message: &[u8], asked: &Asked) -> Vec<u8> {
 
 fn header(message: &[u8], code: u8, truncated: bool, answers: u16) -> Vec<u8> {
     // QR and, as asked, RD; RA, since a resolver is what this stands for.
-    let flags = [
-        0x80 | message[2] & 0x01 | if truncated { 0x02 } else { 0 },
-        0x80 | code,
-    ];
+    let flags = [0x80 | message[2] & 0x01 | if truncated { 0x02 } else { 0 }, 0x80 | code];
     let mut header = vec![message[0], message[1], flags[0], flags[1], 0, 1];
     header.extend_from_slice(&answers.to_be_bytes());
     header.extend_from_slice(&[0, 0, 0, 0]);
@@ -139,10 +126,7 @@ mod tests {
     #[test]
     fn a_question_is_read() {
         let asked = read_question(&question("Files.Example.ORG", AAAA)).expect("well formed");
-        assert_eq!(
-            (asked.name.as_str(), asked.kind),
-            ("files.example.org", AAAA)
-        );
+        assert_eq!((asked.name.as_str(), asked.kind), ("files.example.org", AAAA));
     }
 
     #[test]
@@ -158,10 +142,7 @@ mod tests {
     fn bytes_that_are_no_text_stay_visible() {
         let mut message = question("abc", A);
         message[13] = 0;
-        assert_eq!(
-            read_question(&message).expect("well formed").name,
-            "\\000bc"
-        );
+        assert_eq!(read_question(&message).expect("well formed").name, "\\000bc");
     }
 
     #[test]
@@ -173,9 +154,6 @@ mod tests {
         assert_eq!(&answer[..2], &[0xab, 0xcd]);
         assert_eq!(answer[2] & 0x80, 0x80);
         assert_eq!(&answer[6..8], &[0, 1]);
-        assert!(
-            answer.ends_with(&[0, 0, 0, 60, 0, 4, 11, 22, 33, 44]),
-            "{answer:?}"
-        );
+        assert!(answer.ends_with(&[0, 0, 0, 60, 0, 4, 11, 22, 33, 44]), "{answer:?}");
     }
 }

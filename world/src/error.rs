@@ -26,9 +26,7 @@ pub enum Error {
         said: String,
     },
     /// An interface is there that could lead out of the world.
-    #[error(
-        "the world is not closed: {namespace} has the interfaces {interfaces:?}, expected {expected:?}"
-    )]
+    #[error("the world is not closed: {namespace} has the interfaces {interfaces:?}, expected {expected:?}")]
     NotClosed {
         /// Which namespace.
         namespace: &'static str,
@@ -47,9 +45,6 @@ pub(crate) trait Doing<T> {
 
 impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     fn doing(self, doing: impl Into<String>) -> Result<T, Error> {
-        self.map_err(|cause| Error::Call {
-            doing: doing.into(),
-            cause: cause.into(),
-        })
+        self.map_err(|cause| Error::Call { doing: doing.into(), cause: cause.into() })
     }
 }

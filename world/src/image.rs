@@ -51,20 +51,8 @@ const TREES: [&str; 17] = [
 /// read-only mounts.
 pub(crate) fn enter(image: Image, expose: &Path) -> Result<File, Error> {
     unshare(CloneFlags::CLONE_NEWNS).doing("unshare(CLONE_NEWNS)")?;
-    attach(
-        "none",
-        "/",
-        None,
-        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-        None,
-    )?;
-    attach(
-        "tmpfs",
-        BENCH,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        Some("mode=0755"),
-    )?;
+    attach("none", "/", None, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None)?;
+    attach("tmpfs", BENCH, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
     let bench = Path::new(BENCH);
     let root = bench.join("root");
     for layer in ["root", "upper", "work"] {
@@ -74,21 +62,11 @@ pub(crate) fn enter(image: Image, expose: &Path) -> Result<File, Error> {
     match image {
         Image::Machine => {
             let layers = format!("lowerdir=/,upperdir={BENCH}/upper,workdir={BENCH}/work");
-            attach(
-                "overlay",
-                &root,
-                Some("overlay"),
-                MsFlags::empty(),
-                Some(&layers),
-            )?;
+            attach("overlay", &root, Some("overlay"), MsFlags::empty(), Some(&layers))?;
         }
         Image::Empty => attach(bench.join("upper"), &root, None, MsFlags::MS_BIND, None)?,
     }
-    let trees: &[&str] = if image == Image::Machine {
-        &TREES
-    } else {
-        &["proc", "sys", "dev", "run", "tmp"]
-    };
+    let trees: &[&str] = if image == Image::Machine { &TREES } else { &["proc", "sys", "dev", "run", "tmp"] };
     for tree in trees {
         make_directory(&root.join(tree))?;
     }
@@ -113,63 +91,24 @@ fn furnish(root: &Path) -> Result<(), Error> {
     attach("sysfs", root.join("sys"), Some("sysfs"), none, None)?;
     let groups = Path::new("sys/fs/cgroup");
     if root.join(groups).is_dir() && Path::new("/").join(groups).is_dir() {
-        attach(
-            Path::new("/").join(groups),
-            root.join(groups),
-            None,
-            MsFlags::MS_BIND | MsFlags::MS_REC,
-            None,
-        )?;
+        attach(Path::new("/").join(groups), root.join(groups), None, MsFlags::MS_BIND | MsFlags::MS_REC, None)?;
     }
-    attach(
-        "tmpfs",
-        root.join("run"),
-        Some("tmpfs"),
-        none,
-        Some("mode=0755"),
-    )?;
-    attach(
-        "tmpfs",
-        root.join("tmp"),
-        Some("tmpfs"),
-        none,
-        Some("mode=1777"),
-    )?;
+    attach("tmpfs", root.join("run"), Some("tmpfs"), none, Some("mode=0755"))?;
+    attach("tmpfs", root.join("tmp"), Some("tmpfs"), none, Some("mode=1777"))?;
     let dev = root.join("dev");
-    attach(
-        "tmpfs",
-        &dev,
-        Some("tmpfs"),
-        MsFlags::MS_NOSUID,
-        Some("mode=0755"),
-    )?;
-    for node in [
-        "null",
-        "zero",
-        "full",
-        "random",
-        "urandom",
-        "tty",
-        "loop-control",
-    ] {
+    attach("tmpfs", &dev, Some("tmpfs"), MsFlags::MS_NOSUID, Some("mode=0755"))?;
+    for node in ["null", "zero", "full", "random", "urandom", "tty", "loop-control"] {
         let (theirs, ours) = (Path::new("/dev").join(node), dev.join(node));
         if theirs.exists() {
             fs::write(&ours, "").doing(format!("create {}", ours.display()))?;
             attach(theirs, &ours, None, MsFlags::MS_BIND, None)?;
         }
     }
-    for (directory, kind, data) in [
-        ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620"),
-        ("shm", "tmpfs", "mode=1777"),
-    ] {
+    for (directory, kind, data) in
+        [("pts", "devpts", "newinstance,ptmxmode=0666,mode=620"), ("shm", "tmpfs", "mode=1777")]
+    {
         make_directory(&dev.join(directory))?;
-        attach(
-            kind,
-            dev.join(directory),
-            Some(kind),
-            MsFlags::MS_NOSUID | MsFlags::MS_NODEV,
-            Some(data),
-        )?;
+        attach(kind, dev.join(directory), Some(kind), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(data))?;
     }
     for (name, target) in [
         ("ptmx", "pts/ptmx"),
@@ -187,14 +126,8 @@ fn furnish(root: &Path) -> Result<(), Error> {
 fn name_service(root: &Path) -> Result<(), Error> {
     let own = fs::read_to_string("/proc/sys/kernel/hostname").doing("read the host's name")?;
     for (file, text) in [
-        (
-            "etc/resolv.conf",
-            format!("nameserver {RESOLVER4}\noptions timeout:2 attempts:1\n"),
-        ),
-        (
-            "etc/hosts",
-            format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {own}"),
-        ),
+        ("etc/resolv.conf", format!("nameserver {RESOLVER4}\noptions timeout:2 attempts:1\n")),
+        ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {own}")),
     ] {
         let path = root.join(file);
         // On many machines the file is a link into /run.
@@ -214,13 +147,7 @@ fn expose_directory(root: &Path, directory: &Path) -> Result<(), Error> {
         return Ok(());
     }
     make_directory(&inside)?;
-    attach(
-        directory,
-        &inside,
-        None,
-        MsFlags::MS_BIND | MsFlags::MS_REC,
-        None,
-    )
+    attach(directory, &inside, None, MsFlags::MS_BIND | MsFlags::MS_REC, None)
 }
 
 fn make_directory(path: &Path) -> Result<(), Error> {
@@ -228,8 +155,7 @@ fn make_directory(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).doing(format!("mkdir -p {}", path.display()))?;
     if made {
         // The process's umask is the caller's affair and must not show in the image.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .doing(format!("chmod {}", path.display()))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).doing(format!("chmod {}", path.display()))?;
     }
     Ok(())
 }
@@ -242,20 +168,13 @@ fn attach(
     data: Option<&str>,
 ) -> Result<(), Error> {
     let (source, target) = (source.as_ref(), target.as_ref());
-    mount(Some(source), target, kind, flags, data)
-        .doing(format!("mount {kind:?} on {} ({data:?})", target.display()))
+    mount(Some(source), target, kind, flags, data).doing(format!("mount {kind:?} on {} ({data:?})", target.display()))
 }
 
 /// Mounts a fresh in-memory file system, whose mounts can be idmapped (Linux 6.3), on a directory of the box.
 pub(crate) fn mount_memory(directory: &Path) -> Result<(), Error> {
     make_directory(directory)?;
-    attach(
-        "tmpfs",
-        directory,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        Some("mode=0755"),
-    )
+    attach("tmpfs", directory, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
 }
 
 /// Mounts a fresh ext4 file system of 64 MiB on a directory of the box; its blocks lie in `layers`, in memory.
@@ -264,8 +183,7 @@ pub(crate) fn mount_ext4(layers: &Path, directory: &Path) -> Result<(), Error> {
     let target = directory.to_string_lossy().into_owned();
     let blocks = layers.join(format!("ext4{}", target.replace('/', "-")));
     let file = File::create_new(&blocks).doing(format!("create {}", blocks.display()))?;
-    file.set_len(64 << 20)
-        .doing(format!("ftruncate {}", blocks.display()))?;
+    file.set_len(64 << 20).doing(format!("ftruncate {}", blocks.display()))?;
     loop_nodes()?;
     let blocks = blocks.to_string_lossy();
     tool("mkfs.ext4", &["-q", "-F", &blocks])?;
@@ -279,23 +197,15 @@ fn loop_nodes() -> Result<(), Error> {
     for minor in 0..16 {
         let path = format!("/dev/loop{minor}");
         if !Path::new(&path).exists() {
-            mknod(
-                path.as_str(),
-                SFlag::S_IFBLK,
-                Mode::from_bits_truncate(0o600),
-                makedev(7, minor),
-            )
-            .doing(format!("mknod {path}"))?;
+            mknod(path.as_str(), SFlag::S_IFBLK, Mode::from_bits_truncate(0o600), makedev(7, minor))
+                .doing(format!("mknod {path}"))?;
         }
     }
     Ok(())
 }
 
 fn tool(program: &str, arguments: &[&str]) -> Result<(), Error> {
-    let output = std::process::Command::new(program)
-        .args(arguments)
-        .output()
-        .doing(format!("run {program}"))?;
+    let output = std::process::Command::new(program).args(arguments).output().doing(format!("run {program}"))?;
     if output.status.success() {
         return Ok(());
     }

@@ -1,9 +1,7 @@
 //! The outside as an ordinary session meets it: names that resolve, origins behind them, and the addresses that an
 //! attacker would rather have, each with a listener that keeps what arrives.
 
-use crate::address::{
-    METADATA4, METADATA6, NAT64_PRIVATE, PRIVATE4, PUBLIC4, PUBLIC4_B, PUBLIC6, RESOLVER4,
-};
+use crate::address::{METADATA4, METADATA6, NAT64_PRIVATE, PRIVATE4, PUBLIC4, PUBLIC4_B, PUBLIC6, RESOLVER4};
 use crate::authority::Authority;
 use crate::closed::World;
 use crate::error::Error;
@@ -92,8 +90,5 @@ impl Internet {
 /// The port can't be bound.
 pub fn everywhere(world: &World, port: u16) -> Result<(Sink, Sink), Error> {
     let any = Ipv6Addr::UNSPECIFIED;
-    Ok((
-        Sink::tcp(world.outside(), any, port)?,
-        Sink::udp(world.outside(), any, port)?,
-    ))
+    Ok((Sink::tcp(world.outside(), any, port)?, Sink::udp(world.outside(), any, port)?))
 }

@@ -28,9 +28,7 @@ impl Tcp {
         address: SocketAddr,
         serve: impl Fn(TcpStream) + Send + Sync + 'static,
     ) -> Result<Tcp, Error> {
-        let listener = space
-            .run(move || TcpListener::bind(address))
-            .doing(format!("listen on TCP {address}"))?;
+        let listener = space.run(move || TcpListener::bind(address)).doing(format!("listen on TCP {address}"))?;
         let (listener, serve) = (Arc::new(listener), Arc::new(serve));
         let address = listener.local_addr().doing("getsockname")?;
         let accepting = listener.clone();
@@ -44,11 +42,7 @@ impl Tcp {
                 }
             })
             .doing("start a thread")?;
-        Ok(Tcp {
-            listener,
-            address,
-            thread: Some(thread),
-        })
+        Ok(Tcp { listener, address, thread: Some(thread) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -92,12 +86,8 @@ impl Udp {
         address: SocketAddr,
         answer: impl Fn(&[u8], SocketAddr) -> Option<Vec<u8>> + Send + 'static,
     ) -> Result<Udp, Error> {
-        let socket = space
-            .run(move || UdpSocket::bind(address))
-            .doing(format!("bind UDP {address}"))?;
-        socket
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .doing("setsockopt(SO_RCVTIMEO)")?;
+        let socket = space.run(move || UdpSocket::bind(address)).doing(format!("bind UDP {address}"))?;
+        socket.set_read_timeout(Some(Duration::from_millis(50))).doing("setsockopt(SO_RCVTIMEO)")?;
         let address = socket.local_addr().doing("getsockname")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = stop.clone();
@@ -118,11 +108,7 @@ impl Udp {
                 }
             })
             .doing("start a thread")?;
-        Ok(Udp {
-            stop,
-            address,
-            thread: Some(thread),
-        })
+        Ok(Udp { stop, address, thread: Some(thread) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

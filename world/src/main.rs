@@ -47,9 +47,7 @@ fn read(arguments: &[String]) -> Option<Asked<'_>> {
         rest = after;
     }
     match rest {
-        [dashes, command @ ..] if dashes == "--" && !command.is_empty() => {
-            Some(Asked { files, command })
-        }
+        [dashes, command @ ..] if dashes == "--" && !command.is_empty() => Some(Asked { files, command }),
         _ => None,
     }
 }
@@ -83,10 +81,7 @@ fn up(Asked { files, command }: &Asked<'_>) -> Result<u8, Box<dyn std::error::Er
         .env("WORLD_NAME_OF_PRIVATE", REBOUND)
         .env("WORLD_NAME_OF_METADATA", METADATA);
     let status = world.spawn(inside)?.wait()?;
-    Ok(status
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(125))
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(125))
 }
 
 /// A directory of the machine with what the origins serve, removed in the end.

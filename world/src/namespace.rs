@@ -36,27 +36,16 @@ impl Namespace {
             .spawn(move || {
                 let entered = unshare(CloneFlags::CLONE_NEWNET)
                     .doing("unshare(CLONE_NEWNET)")
-                    .and_then(|()| {
-                        File::open("/proc/thread-self/ns/net")
-                            .doing("open /proc/thread-self/ns/net")
-                    });
+                    .and_then(|()| File::open("/proc/thread-self/ns/net").doing("open /proc/thread-self/ns/net"));
                 let stays = entered.is_ok();
                 if ready.send(entered).is_ok() && stays {
                     queue.into_iter().for_each(|job| job());
                 }
             })
             .doing("start a thread")?;
-        let file = made
-            .recv()
-            .expect("the namespace's thread reports before it ends")?;
+        let file = made.recv().expect("the namespace's thread reports before it ends")?;
         let inode = file.metadata().doing("fstat of a network namespace")?.ino();
-        Ok(Namespace {
-            jobs: Some(jobs),
-            id: thread.thread().id(),
-            thread: Some(thread),
-            file,
-            inode,
-        })
+        Ok(Namespace { jobs: Some(jobs), id: thread.thread().id(), thread: Some(thread), file, inode })
     }
 
     /// Does `job` on the namespace's thread: sockets it makes and processes it starts belong to the namespace, and
@@ -68,15 +57,9 @@ impl Namespace {
         let (answer, answered) = mpsc::channel::<Result<T, Box<dyn Any + Send>>>();
         let job: Job = Box::new(move || {
             // The caller waits for the answer, so that a send can't fail.
-            answer
-                .send(catch_unwind(AssertUnwindSafe(job)))
-                .expect("the caller waits for its answer");
+            answer.send(catch_unwind(AssertUnwindSafe(job))).expect("the caller waits for its answer");
         });
-        self.jobs
-            .as_ref()
-            .expect("the queue is open until drop")
-            .send(job)
-            .expect("the namespace's thread lives");
+        self.jobs.as_ref().expect("the queue is open until drop").send(job).expect("the namespace's thread lives");
         match answered.recv().expect("a job always answers") {
             Ok(value) => value,
             Err(panic) => resume_unwind(panic),
@@ -99,9 +82,7 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            thread
-                .join()
-                .expect("the namespace's thread ends without a panic");
+            thread.join().expect("the namespace's thread ends without a panic");
         }
     }
 }

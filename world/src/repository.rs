@@ -15,19 +15,7 @@ pub fn repository(below: &Path) -> Result<PathBuf, Error> {
     std::fs::write(tree.join("README"), "a project of the closed world\n").doing("write README")?;
     git(&tree, &["init", "-q", "-b", "main"])?;
     git(&tree, &["add", "README"])?;
-    git(
-        &tree,
-        &[
-            "-c",
-            "user.name=World",
-            "-c",
-            "user.email=world@localhost",
-            "commit",
-            "-q",
-            "-m",
-            "Begin",
-        ],
-    )?;
+    git(&tree, &["-c", "user.name=World", "-c", "user.email=world@localhost", "commit", "-q", "-m", "Begin"])?;
     git(below, &["clone", "-q", "--bare", "tree", "project.git"])?;
     git(&bare, &["update-server-info"])?;
     Ok(bare)

@@ -77,10 +77,7 @@ impl Resolver {
     /// The address can't be bound.
     pub fn start(space: &Namespace, address: impl Into<IpAddr>) -> Result<Resolver, Error> {
         let address = SocketAddr::new(address.into(), 53);
-        let (script, seen) = (
-            Arc::new(Mutex::new(Script::default())),
-            Arc::new(Seen::new()),
-        );
+        let (script, seen) = (Arc::new(Mutex::new(Script::default())), Arc::new(Seen::new()));
         let udp = Udp::listen(space, address, {
             let (script, seen) = (script.clone(), seen.clone());
             move |message, peer| reply(&script, &seen, message, Transport::Udp, peer)
@@ -105,11 +102,7 @@ impl Resolver {
                 }
             }
         })?;
-        Ok(Resolver {
-            script,
-            seen,
-            _sockets: (udp, tcp),
-        })
+        Ok(Resolver { script, seen, _sockets: (udp, tcp) })
     }
 
     /// Scripts the answers to a name and type, in the order in which it is asked; the last one stays.
@@ -117,23 +110,14 @@ impl Resolver {
         let answers: Vec<Answer> = answers.into_iter().collect();
         assert!(!answers.is_empty(), "a script for {name} needs an answer");
         let mut script = self.script.lock().expect("no panic while held");
-        script
-            .answers
-            .insert((name.to_ascii_lowercase(), kind), answers);
+        script.answers.insert((name.to_ascii_lowercase(), kind), answers);
     }
 
     /// A name with these addresses: the IPv4 ones for A, the IPv6 ones for AAAA.
     pub fn host(&self, name: &str, addresses: &[IpAddr]) {
-        for (kind, is_kind) in [
-            (A, IpAddr::is_ipv4 as fn(&IpAddr) -> bool),
-            (AAAA, IpAddr::is_ipv6),
-        ] {
+        for (kind, is_kind) in [(A, IpAddr::is_ipv4 as fn(&IpAddr) -> bool), (AAAA, IpAddr::is_ipv6)] {
             let of_kind: Vec<IpAddr> = addresses.iter().copied().filter(is_kind).collect();
-            let answer = if of_kind.is_empty() {
-                Answer::Empty
-            } else {
-                Answer::Addresses(of_kind, DEFAULT_TTL)
-            };
+            let answer = if of_kind.is_empty() { Answer::Empty } else { Answer::Addresses(of_kind, DEFAULT_TTL) };
             self.answers(name, kind, [answer]);
         }
     }
@@ -152,10 +136,7 @@ impl Resolver {
 
     /// The questions so far about one name.
     pub fn questions_about(&self, name: &str) -> Vec<Question> {
-        self.questions()
-            .into_iter()
-            .filter(|question| question.name == name)
-            .collect()
+        self.questions().into_iter().filter(|question| question.name == name).collect()
     }
 
     /// Waits until the questions so far are `enough`, at most ten seconds; the answer is those that there are then.
@@ -172,29 +153,15 @@ fn reply(
     source: SocketAddr,
 ) -> Option<Vec<u8>> {
     let asked = dns::read_question(message)?;
-    seen.push(Question {
-        name: asked.name.clone(),
-        kind: asked.kind,
-        transport,
-        source,
-    });
+    seen.push(Question { name: asked.name.clone(), kind: asked.kind, transport, source });
     let mut script = script.lock().expect("no panic while held");
     answer(&mut script, message, &asked, transport)
 }
 
-fn answer(
-    script: &mut Script,
-    message: &[u8],
-    asked: &Asked,
-    transport: Transport,
-) -> Option<Vec<u8>> {
+fn answer(script: &mut Script, message: &[u8], asked: &Asked, transport: Transport) -> Option<Vec<u8>> {
     let (mut name, mut records) = (asked.name.clone(), Vec::new());
     for _ in 0..MAX_ALIASES {
-        let addresses = |found: Vec<IpAddr>| {
-            found
-                .into_iter()
-                .map(|one| Record::Address(name.clone(), one))
-        };
+        let addresses = |found: Vec<IpAddr>| found.into_iter().map(|one| Record::Address(name.clone(), one));
         let (code, ttl) = match script.next(&name, asked.kind) {
             Answer::Alias(target) => {
                 records.push(Record::Alias(name, target.clone()));
@@ -219,13 +186,7 @@ fn answer(
         };
         return Some(dns::write_answer(message, asked, code, ttl, &records));
     }
-    Some(dns::write_answer(
-        message,
-        asked,
-        dns::SERVER_FAILURE,
-        0,
-        &[],
-    ))
+    Some(dns::write_answer(message, asked, dns::SERVER_FAILURE, 0, &[]))
 }
 
 impl Script {
@@ -234,11 +195,7 @@ impl Script {
         let key = (name.to_owned(), kind);
         let Some(answers) = self.answers.get(&key) else {
             let exists = self.answers.keys().any(|(other, _)| other == name);
-            return if exists {
-                Answer::Empty
-            } else {
-                Answer::NoSuchName
-            };
+            return if exists { Answer::Empty } else { Answer::NoSuchName };
         };
         let asked = self.asked.entry(key).or_default();
         let answer = answers[(*asked).min(answers.len() - 1)].clone();

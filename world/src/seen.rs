@@ -11,17 +11,11 @@ pub(crate) struct Seen<T> {
 
 impl<T: Clone> Seen<T> {
     pub(crate) fn new() -> Seen<T> {
-        Seen {
-            entries: Mutex::new(Vec::new()),
-            grown: Condvar::new(),
-        }
+        Seen { entries: Mutex::new(Vec::new()), grown: Condvar::new() }
     }
 
     pub(crate) fn push(&self, entry: T) {
-        self.entries
-            .lock()
-            .expect("no panic while held")
-            .push(entry);
+        self.entries.lock().expect("no panic while held").push(entry);
         self.grown.notify_all();
     }
 
@@ -32,10 +26,8 @@ impl<T: Clone> Seen<T> {
     /// The entries once they are `enough`, or those that there are after `timeout`.
     pub(crate) fn wait_until(&self, timeout: Duration, enough: impl Fn(&[T]) -> bool) -> Vec<T> {
         let entries = self.entries.lock().expect("no panic while held");
-        let (entries, _) = self
-            .grown
-            .wait_timeout_while(entries, timeout, |entries| !enough(entries))
-            .expect("no panic while held");
+        let (entries, _) =
+            self.grown.wait_timeout_while(entries, timeout, |entries| !enough(entries)).expect("no panic while held");
         entries.clone()
     }
 

@@ -45,31 +45,19 @@ impl Sink {
     pub fn tcp(space: &Namespace, address: impl Into<IpAddr>, port: u16) -> Result<Sink, Error> {
         let seen = Arc::new(Seen::new());
         let noting = seen.clone();
-        let socket = Tcp::listen(
-            space,
-            SocketAddr::new(address.into(), port),
-            move |mut stream| {
-                let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-                    return;
-                };
-                let mut bytes = vec![0; 4096];
-                let length = match stream.set_read_timeout(Some(FIRST_BYTES)) {
-                    Ok(()) => stream.read(&mut bytes).unwrap_or(0),
-                    Err(_) => 0,
-                };
-                bytes.truncate(length);
-                noting.push(Arrival {
-                    peer: canonical(peer),
-                    local: canonical(local),
-                    bytes,
-                });
-            },
-        )?;
-        Ok(Sink {
-            seen,
-            address: socket.address(),
-            _socket: Socket::Tcp { _held: socket },
-        })
+        let socket = Tcp::listen(space, SocketAddr::new(address.into(), port), move |mut stream| {
+            let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+                return;
+            };
+            let mut bytes = vec![0; 4096];
+            let length = match stream.set_read_timeout(Some(FIRST_BYTES)) {
+                Ok(()) => stream.read(&mut bytes).unwrap_or(0),
+                Err(_) => 0,
+            };
+            bytes.truncate(length);
+            noting.push(Arrival { peer: canonical(peer), local: canonical(local), bytes });
+        })?;
+        Ok(Sink { seen, address: socket.address(), _socket: Socket::Tcp { _held: socket } })
     }
 
     /// Keeps every datagram.
@@ -81,18 +69,10 @@ impl Sink {
         let noting = seen.clone();
         let local = SocketAddr::new(address.into(), port);
         let socket = Udp::listen(space, local, move |bytes, peer| {
-            noting.push(Arrival {
-                peer: canonical(peer),
-                local,
-                bytes: bytes.to_vec(),
-            });
+            noting.push(Arrival { peer: canonical(peer), local, bytes: bytes.to_vec() });
             None
         })?;
-        Ok(Sink {
-            seen,
-            address: socket.address(),
-            _socket: Socket::Udp { _held: socket },
-        })
+        Ok(Sink { seen, address: socket.address(), _socket: Socket::Udp { _held: socket } })
     }
 
     /// What has arrived so far. For "nothing arrived", ask [`World::packets_to`](crate::World::packets_to) too: it

@@ -9,9 +9,7 @@ fn address(last: u8) -> IpAddr {
 }
 
 fn look_up(world: &World, name: &str) -> String {
-    let said = world.shell(&format!(
-        "getent ahostsv4 {name} | cut -d' ' -f1 | uniq; true"
-    ));
+    let said = world.shell(&format!("getent ahostsv4 {name} | cut -d' ' -f1 | uniq; true"));
     said.out.lines().collect::<Vec<_>>().join(",")
 }
 
@@ -36,30 +34,13 @@ fn aliases_failures_and_tcp() {
     resolver.alias("loop.example.org", "loop.example.org");
     resolver.answers("broken.example.org", dns::A, [Answer::ServerFailure]);
     resolver.answers("empty.example.org", dns::A, [Answer::Empty]);
-    resolver.answers(
-        "large.example.org",
-        dns::A,
-        [Answer::OverTcp(vec![address(45)])],
-    );
+    resolver.answers("large.example.org", dns::A, [Answer::OverTcp(vec![address(45)])]);
     assert_eq!(look_up(&world, "alias.example.org"), "11.22.33.44");
     assert_eq!(look_up(&world, "LARGE.example.org"), "11.22.33.45");
     for name in ["loop", "broken", "empty", "absent"] {
-        assert_eq!(
-            look_up(&world, &format!("{name}.example.org")),
-            "",
-            "{name}"
-        );
-        assert!(
-            !resolver
-                .questions_about(&format!("{name}.example.org"))
-                .is_empty(),
-            "{name}"
-        );
+        assert_eq!(look_up(&world, &format!("{name}.example.org")), "", "{name}");
+        assert!(!resolver.questions_about(&format!("{name}.example.org")).is_empty(), "{name}");
     }
-    let large: Vec<_> = resolver
-        .questions_about("large.example.org")
-        .iter()
-        .map(|one| one.transport)
-        .collect();
+    let large: Vec<_> = resolver.questions_about("large.example.org").iter().map(|one| one.transport).collect();
     assert_eq!(large, [Transport::Udp, Transport::Tcp]);
 }

@@ -5,14 +5,11 @@
 
 use super::FirewallError;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_netfilter::nftables::NfTablesMessage;
 use netlink_packet_netfilter::none::ControlMessage;
-use netlink_packet_netfilter::{
-    NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily,
-};
+use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -42,11 +39,7 @@ pub(crate) struct Part {
 impl Part {
     /// A message that creates.
     pub(crate) fn create(what: String, message: NfTablesMessage, flags: u16) -> Part {
-        Part {
-            what,
-            message,
-            flags: NLM_F_CREATE | flags,
-        }
+        Part { what, message, flags: NLM_F_CREATE | flags }
     }
 }
 
@@ -76,13 +69,9 @@ impl Channel {
     /// Opens a socket in the thread's network namespace.
     pub(crate) fn open() -> Result<Channel, FirewallError> {
         let call = |call| move |source| FirewallError::Socket { call, source };
-        let mut socket = Socket::new(NETLINK_NETFILTER)
-            .map_err(call("socket(AF_NETLINK, NETLINK_NETFILTER)"))?;
+        let mut socket = Socket::new(NETLINK_NETFILTER).map_err(call("socket(AF_NETLINK, NETLINK_NETFILTER)"))?;
         socket.bind_auto().map_err(call("bind"))?;
-        Ok(Channel {
-            socket,
-            sequence: Cell::new(1),
-        })
+        Ok(Channel { socket, sequence: Cell::new(1) })
     }
 
     /// The socket itself, for its options and groups.
@@ -102,41 +91,22 @@ impl Channel {
         let count = parts.len();
         let mut batch = Vec::new();
         let first = self.next_sequence();
-        let control = |message| {
-            NetfilterMessage::new(header(NetfilterProtoFamily::Unspec, SUBSYSTEM), message)
-        };
-        append(
-            &mut batch,
-            control(ControlMessage::BatchBegin),
-            NLM_F_REQUEST,
-            first,
-        );
+        let control = |message| NetfilterMessage::new(header(NetfilterProtoFamily::Unspec, SUBSYSTEM), message);
+        append(&mut batch, control(ControlMessage::BatchBegin), NLM_F_REQUEST, first);
         let mut last = first;
         for (number, part) in parts.into_iter().enumerate() {
             // Only the last real message asks for an acknowledgement: kernels before 6.10 ignore the flag on the
             // end of a batch, and refusals are reported without being asked for.
             let ack = if number + 1 == count { NLM_F_ACK } else { 0 };
-            let message =
-                NetfilterMessage::new(header(NetfilterProtoFamily::Inet, 0), part.message);
+            let message = NetfilterMessage::new(header(NetfilterProtoFamily::Inet, 0), part.message);
             last = self.next_sequence();
             append(&mut batch, message, NLM_F_REQUEST | part.flags | ack, last);
         }
-        append(
-            &mut batch,
-            control(ControlMessage::BatchEnd),
-            NLM_F_REQUEST,
-            self.next_sequence(),
-        );
+        append(&mut batch, control(ControlMessage::BatchEnd), NLM_F_REQUEST, self.next_sequence());
         match self.send(&batch) {
-            Err(FirewallError::Socket { source, .. })
-                if source.raw_os_error() == Some(libc::EMSGSIZE) =>
-            {
-                setsockopt(&self.socket, sockopt::SndBufForce, &SEND_BUFFER).map_err(|e| {
-                    FirewallError::Socket {
-                        call: "setsockopt(SO_SNDBUFFORCE)",
-                        source: e.into(),
-                    }
-                })?;
+            Err(FirewallError::Socket { source, .. }) if source.raw_os_error() == Some(libc::EMSGSIZE) => {
+                setsockopt(&self.socket, sockopt::SndBufForce, &SEND_BUFFER)
+                    .map_err(|e| FirewallError::Socket { call: "setsockopt(SO_SNDBUFFORCE)", source: e.into() })?;
                 self.send(&batch)?;
             }
             sent => sent?,
@@ -154,27 +124,20 @@ impl Channel {
                 match error.code {
                     None => acknowledged |= answer.header.sequence_number == last,
                     Some(_) => refusals.push(Refusal {
-                        part: (offset as usize)
-                            .checked_sub(1)
-                            .filter(|part| *part < count),
+                        part: (offset as usize).checked_sub(1).filter(|part| *part < count),
                         source: error.to_io(),
                     }),
                 }
             }
         }
         if refusals.is_empty() && !acknowledged {
-            return Err(FirewallError::NoAnswer {
-                request: "a transaction",
-            });
+            return Err(FirewallError::NoAnswer { request: "a transaction" });
         }
         Ok(refusals)
     }
 
     /// Everything that `request` names, in the kernel's order and as of one moment.
-    pub(crate) fn dump(
-        &self,
-        request: NfTablesMessage,
-    ) -> Result<Vec<NetfilterMessage>, FirewallError> {
+    pub(crate) fn dump(&self, request: NfTablesMessage) -> Result<Vec<NetfilterMessage>, FirewallError> {
         for _ in 0..DUMP_TRIES {
             if let Some(found) = self.dump_once(request.clone())? {
                 return Ok(found);
@@ -183,10 +146,7 @@ impl Channel {
         Err(FirewallError::Unsettled { tries: DUMP_TRIES })
     }
 
-    fn dump_once(
-        &self,
-        request: NfTablesMessage,
-    ) -> Result<Option<Vec<NetfilterMessage>>, FirewallError> {
+    fn dump_once(&self, request: NfTablesMessage) -> Result<Option<Vec<NetfilterMessage>>, FirewallError> {
         let sequence = self.next_sequence();
         let mut bytes = Vec::new();
         let message = NetfilterMessage::new(header(NetfilterProtoFamily::Inet, 0), request);
@@ -195,10 +155,7 @@ impl Channel {
         let mut found = Vec::new();
         let mut consistent = true;
         while let Some(answers) = self.receive()? {
-            for answer in answers
-                .into_iter()
-                .filter(|a| a.header.sequence_number == sequence)
-            {
+            for answer in answers.into_iter().filter(|a| a.header.sequence_number == sequence) {
                 consistent &= answer.header.flags & NLM_F_DUMP_INTR == 0;
                 match answer.payload {
                     NetlinkPayload::Done(done) if done.code == 0 => {
@@ -207,16 +164,10 @@ impl Channel {
                     NetlinkPayload::Done(done) if done.code == -libc::EINTR => return Ok(None),
                     NetlinkPayload::Done(done) => {
                         let source = io::Error::from_raw_os_error(done.code.wrapping_neg());
-                        return Err(FirewallError::Refused {
-                            what: "a dump".into(),
-                            source,
-                        });
+                        return Err(FirewallError::Refused { what: "a dump".into(), source });
                     }
                     NetlinkPayload::Error(error) if error.code.is_some() => {
-                        return Err(FirewallError::Refused {
-                            what: "a dump".into(),
-                            source: error.to_io(),
-                        });
+                        return Err(FirewallError::Refused { what: "a dump".into(), source: error.to_io() });
                     }
                     NetlinkPayload::InnerMessage(inner) => found.push(inner),
                     _ => {}
@@ -227,10 +178,7 @@ impl Channel {
     }
 
     /// Sends one request that is no transaction and reads its acknowledgement.
-    pub(crate) fn request(
-        &self,
-        mut message: NetlinkMessage<NetfilterMessage>,
-    ) -> Result<(), FirewallError> {
+    pub(crate) fn request(&self, mut message: NetlinkMessage<NetfilterMessage>) -> Result<(), FirewallError> {
         let sequence = self.next_sequence();
         message.header.sequence_number = sequence;
         message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
@@ -239,32 +187,21 @@ impl Channel {
         message.serialize(&mut bytes);
         self.send(&bytes)?;
         while let Some(answers) = self.receive()? {
-            for answer in answers
-                .into_iter()
-                .filter(|a| a.header.sequence_number == sequence)
-            {
+            for answer in answers.into_iter().filter(|a| a.header.sequence_number == sequence) {
                 if let NetlinkPayload::Error(error) = answer.payload {
                     return match error.code {
                         None => Ok(()),
-                        Some(_) => Err(FirewallError::Refused {
-                            what: "a request".into(),
-                            source: error.to_io(),
-                        }),
+                        Some(_) => Err(FirewallError::Refused { what: "a request".into(), source: error.to_io() }),
                     };
                 }
             }
         }
-        Err(FirewallError::NoAnswer {
-            request: "a request",
-        })
+        Err(FirewallError::NoAnswer { request: "a request" })
     }
 
     fn send(&self, bytes: &[u8]) -> Result<(), FirewallError> {
         let sent = self.socket.send_to(bytes, &SocketAddr::new(0, 0), 0);
-        sent.map(drop).map_err(|source| FirewallError::Socket {
-            call: "sendto",
-            source,
-        })
+        sent.map(drop).map_err(|source| FirewallError::Socket { call: "sendto", source })
     }
 
     fn receive(&self) -> Result<Option<Vec<NetlinkMessage<NetfilterMessage>>>, FirewallError> {
@@ -289,18 +226,12 @@ impl Channel {
         let call = "recvfrom";
         loop {
             let mut bytes = Vec::with_capacity(DATAGRAM);
-            match self
-                .socket
-                .recv_from(&mut bytes, libc::MSG_DONTWAIT | libc::MSG_TRUNC)
-            {
+            match self.socket.recv_from(&mut bytes, libc::MSG_DONTWAIT | libc::MSG_TRUNC) {
                 // Only port 0 is the kernel; another process may address this socket too.
                 Ok((_, from)) if from.port_number() != 0 => {}
                 Ok((length, _)) if length > bytes.len() => {
                     return Err(FirewallError::Malformed {
-                        cause: format!(
-                            "a datagram of {length} bytes, of which {} fit",
-                            bytes.len()
-                        ),
+                        cause: format!("a datagram of {length} bytes, of which {} fit", bytes.len()),
                     });
                 }
                 Ok(_) => return Ok(Some(bytes)),
@@ -319,20 +250,14 @@ pub(crate) fn datagram(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], &'sta
         if rest.is_empty() {
             return None;
         }
-        let length = rest
-            .first_chunk::<4>()
-            .map_or(0, |length| u32::from_ne_bytes(*length) as usize);
+        let length = rest.first_chunk::<4>().map_or(0, |length| u32::from_ne_bytes(*length) as usize);
         if length < 16 || length > rest.len() {
             rest = &[];
-            return Some(Err(
-                "a netlink message whose length does not fit its datagram",
-            ));
+            return Some(Err("a netlink message whose length does not fit its datagram"));
         }
         let (message, after) = rest.split_at(length);
         // NLMSG_ALIGNTO: a message begins on a multiple of four.
-        rest = after
-            .get(length.next_multiple_of(4) - length..)
-            .unwrap_or_default();
+        rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
         Some(Ok(message))
     })
 }
@@ -340,11 +265,7 @@ pub(crate) fn datagram(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], &'sta
 /// The nftables message within `message`, if it is one of table family `inet`.
 pub(crate) fn inet(message: NetfilterMessage) -> Option<NfTablesMessage> {
     match message.inner {
-        NetfilterMessageInner::NfTables(inner)
-            if message.header.family == NetfilterProtoFamily::Inet =>
-        {
-            Some(inner)
-        }
+        NetfilterMessageInner::NfTables(inner) if message.header.family == NetfilterProtoFamily::Inet => Some(inner),
         _ => None,
     }
 }

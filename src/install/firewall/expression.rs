@@ -6,8 +6,8 @@
 use ipnet::IpNet;
 use netlink_packet_core::{DefaultNla, NLA_TYPE_MASK, Nla};
 use netlink_packet_netfilter::nftables::{
-    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta,
-    MetaKey, Operator, Payload, Register, Verdict, VerdictAttribute,
+    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
+    Payload, Register, Verdict, VerdictAttribute,
 };
 use std::net::IpAddr;
 
@@ -51,10 +51,7 @@ impl Rule {
 
     /// `meta KEY VALUE`; `value` in the register's own form.
     pub(super) fn meta(mut self, key: MetaKey, value: &[u8]) -> Rule {
-        self.push(Expressions::Meta(vec![
-            Meta::DestinationRegister(Register::Reg1),
-            Meta::Key(key),
-        ]));
+        self.push(Expressions::Meta(vec![Meta::DestinationRegister(Register::Reg1), Meta::Key(key)]));
         self.compare(Operator::Equal, value)
     }
 
@@ -71,17 +68,11 @@ impl Rule {
     /// `ct state established ct direction reply`.
     pub(super) fn reply(mut self) -> Rule {
         // NF_CT_STATE_BIT(IP_CT_ESTABLISHED); the register holds one bit, in the host's byte order.
-        for (key, value) in [
-            (NFT_CT_STATE, &2u32.to_ne_bytes()[..]),
-            (NFT_CT_DIRECTION, &[1]),
-        ] {
+        for (key, value) in [(NFT_CT_STATE, &2u32.to_ne_bytes()[..]), (NFT_CT_DIRECTION, &[1])] {
             self.push(other(
                 "ct",
                 vec![
-                    DefaultNla::new(
-                        NFTA_CT_DREG,
-                        u32::from(Register::Reg1).to_be_bytes().to_vec(),
-                    ),
+                    DefaultNla::new(NFTA_CT_DREG, u32::from(Register::Reg1).to_be_bytes().to_vec()),
                     DefaultNla::new(NFTA_CT_KEY, key.to_be_bytes().to_vec()),
                 ],
             ));
@@ -116,14 +107,7 @@ impl Rule {
     }
 
     /// A header of `family` whose byte `offset`, masked, relates to `value` as `operator` says.
-    pub(super) fn header_byte(
-        mut self,
-        family: i32,
-        offset: u32,
-        mask: u8,
-        operator: Operator,
-        value: u8,
-    ) -> Rule {
+    pub(super) fn header_byte(mut self, family: i32, offset: u32, mask: u8, operator: Operator, value: u8) -> Rule {
         self = self.meta(MetaKey::Nfproto, &[family as u8]);
         self.load(NFT_PAYLOAD_NETWORK_HEADER, offset, 1);
         if mask != 0xff {
@@ -167,10 +151,7 @@ impl Rule {
         self.push(other(
             "reject",
             vec![
-                DefaultNla::new(
-                    NFTA_REJECT_TYPE,
-                    NFT_REJECT_ICMPX_UNREACH.to_be_bytes().to_vec(),
-                ),
+                DefaultNla::new(NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH.to_be_bytes().to_vec()),
                 DefaultNla::new(NFTA_REJECT_ICMP_CODE, vec![NFT_REJECT_ICMPX_PORT_UNREACH]),
             ],
         ));
@@ -204,11 +185,7 @@ impl Rule {
 
     /// The rule as `NFTA_RULE_EXPRESSIONS` holds it.
     pub(super) fn attributes(&self) -> Vec<ListAttribute<ExpressionAttribute>> {
-        self.expressions
-            .iter()
-            .cloned()
-            .map(ListAttribute::from)
-            .collect()
+        self.expressions.iter().cloned().map(ListAttribute::from).collect()
     }
 
     fn push(&mut self, expression: Expressions) {
@@ -262,10 +239,7 @@ pub(super) fn host(address: IpAddr) -> IpNet {
 }
 
 fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
-    Expressions::Other {
-        expression_type: name.to_owned(),
-        attributes,
-    }
+    Expressions::Other { expression_type: name.to_owned(), attributes }
 }
 
 /// An expression by name, its attributes by number.
@@ -277,10 +251,7 @@ pub(super) fn meaning(rule: &[ListAttribute<ExpressionAttribute>]) -> Vec<Meanin
     rule.iter()
         .map(|element| match element {
             ListAttribute::Element(attributes) => expression_meaning(attributes),
-            unknown => (
-                "?".to_owned(),
-                vec![(unknown.kind() & NLA_TYPE_MASK, value(unknown))],
-            ),
+            unknown => ("?".to_owned(), vec![(unknown.kind() & NLA_TYPE_MASK, value(unknown))]),
         })
         .collect()
 }
@@ -313,9 +284,7 @@ fn expression_meaning(attributes: &[ExpressionAttribute]) -> Meaning {
 }
 
 fn numbered<T: Nla>(list: &[T]) -> Vec<(u16, Vec<u8>)> {
-    list.iter()
-        .map(|attribute| (attribute.kind() & NLA_TYPE_MASK, value(attribute)))
-        .collect()
+    list.iter().map(|attribute| (attribute.kind() & NLA_TYPE_MASK, value(attribute))).collect()
 }
 
 fn value<T: Nla>(attribute: &T) -> Vec<u8> {
@@ -333,19 +302,10 @@ pub(super) fn counted(rule: &[ListAttribute<ExpressionAttribute>]) -> Option<(St
             continue;
         };
         for attribute in attributes {
-            let ExpressionAttribute::Data(Expressions::Other {
-                expression_type,
-                attributes,
-            }) = attribute
-            else {
+            let ExpressionAttribute::Data(Expressions::Other { expression_type, attributes }) = attribute else {
                 continue;
             };
-            let find = |kind| {
-                attributes
-                    .iter()
-                    .find(|a| a.kind() & NLA_TYPE_MASK == kind)
-                    .map(value)
-            };
+            let find = |kind| attributes.iter().find(|a| a.kind() & NLA_TYPE_MASK == kind).map(value);
             match expression_type.as_str() {
                 "log" => prefix = find(NFTA_LOG_PREFIX),
                 "counter" => packets = find(NFTA_COUNTER_PACKETS),

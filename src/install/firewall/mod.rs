@@ -24,8 +24,8 @@ pub use watch::Watch;
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_EXCL};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainMessage, Hook, HookNumber, NfTablesMessage, RuleAttribute, RuleMessage,
-    TableAttribute, TableMessage,
+    ChainAttribute, ChainMessage, Hook, HookNumber, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute,
+    TableMessage,
 };
 use std::io;
 use std::net::{IpAddr, SocketAddrV4};
@@ -155,42 +155,20 @@ impl WallSpec {
 
     fn check(&self) -> Result<(), FirewallError> {
         let wrong = |field, value: &dyn ToString, accepted| {
-            Err(FirewallError::Spec {
-                field,
-                value: value.to_string(),
-                accepted,
-            })
+            Err(FirewallError::Spec { field, value: value.to_string(), accepted })
         };
         if !stale::is_run(&self.run) {
-            return wrong(
-                "run",
-                &self.run,
-                "16 lower-case hexadecimal digits are accepted",
-            );
+            return wrong("run", &self.run, "16 lower-case hexadecimal digits are accepted");
         }
         if self.uid == 0 {
-            return wrong(
-                "uid",
-                &0,
-                "the wall is for a uid of the command's own, never root's",
-            );
+            return wrong("uid", &0, "the wall is for a uid of the command's own, never root's");
         }
         if let Some(proxy) = self.proxy {
             if !proxy.ip().is_loopback() || proxy.port() == 0 {
-                return wrong(
-                    "proxy",
-                    &proxy,
-                    "an address of 127.0.0.0/8 with a port is accepted",
-                );
+                return wrong("proxy", &proxy, "an address of 127.0.0.0/8 with a port is accepted");
             }
-            if self.control_plane_ports.contains(&proxy.port())
-                || rules::DNS_PORTS.contains(&proxy.port())
-            {
-                return wrong(
-                    "proxy",
-                    &proxy,
-                    "its port may be neither a control-plane port nor one of DNS",
-                );
+            if self.control_plane_ports.contains(&proxy.port()) || rules::DNS_PORTS.contains(&proxy.port()) {
+                return wrong("proxy", &proxy, "its port may be neither a control-plane port nor one of DNS");
             }
         }
         Ok(())
@@ -213,10 +191,7 @@ pub struct Wall {
 pub fn install(spec: &WallSpec) -> Result<Wall, FirewallError> {
     spec.check()?;
     let ruleset = rules::ruleset(spec, &own_addresses()?);
-    let wall = Wall {
-        channel: Channel::open()?,
-        ruleset,
-    };
+    let wall = Wall { channel: Channel::open()?, ruleset };
     commit(&wall.channel, parts(&wall.ruleset))?;
     verified(wall)
 }
@@ -225,10 +200,9 @@ pub fn install(spec: &WallSpec) -> Result<Wall, FirewallError> {
 fn verified(wall: Wall) -> Result<Wall, FirewallError> {
     let error = match wall.is_intact() {
         Ok(Integrity::Intact) => return Ok(wall),
-        Ok(Integrity::Altered(difference)) => FirewallError::Altered {
-            table: wall.table_name().to_owned(),
-            difference,
-        },
+        Ok(Integrity::Altered(difference)) => {
+            FirewallError::Altered { table: wall.table_name().to_owned(), difference }
+        }
         Err(error) => error,
     };
     wall.remove()?;
@@ -266,10 +240,9 @@ impl Wall {
         let watch = Watch::open(self.table_name())?;
         match self.is_intact()? {
             Integrity::Intact => Ok(watch),
-            Integrity::Altered(difference) => Err(FirewallError::Altered {
-                table: self.table_name().to_owned(),
-                difference,
-            }),
+            Integrity::Altered(difference) => {
+                Err(FirewallError::Altered { table: self.table_name().to_owned(), difference })
+            }
         }
     }
 
@@ -288,9 +261,7 @@ fn commit(channel: &Channel, parts: Vec<channel::Part>) -> Result<(), FirewallEr
     match channel.transaction(parts)?.into_iter().next() {
         None => Ok(()),
         Some(refusal) => Err(FirewallError::Refused {
-            what: refusal
-                .part
-                .map_or_else(|| "the commit".to_owned(), |part| names[part].clone()),
+            what: refusal.part.map_or_else(|| "the commit".to_owned(), |part| names[part].clone()),
             source: refusal.source,
         }),
     }
@@ -301,16 +272,11 @@ fn parts(ruleset: &rules::Ruleset) -> Vec<channel::Part> {
     let table = &ruleset.table;
     let mut parts = vec![channel::Part::create(
         format!("table inet {table}"),
-        NfTablesMessage::NewTable(TableMessage {
-            attributes: vec![TableAttribute::Name(table.clone())],
-        }),
+        NfTablesMessage::NewTable(TableMessage { attributes: vec![TableAttribute::Name(table.clone())] }),
         NLM_F_EXCL,
     )];
     for chain in &ruleset.chains {
-        let mut attributes = vec![
-            ChainAttribute::Table(table.clone()),
-            ChainAttribute::Name(chain.name.to_owned()),
-        ];
+        let mut attributes = vec![ChainAttribute::Table(table.clone()), ChainAttribute::Name(chain.name.to_owned())];
         if let Some(hooked) = chain.hooked {
             attributes.push(ChainAttribute::Hook(vec![
                 Hook::Number(HookNumber::Inet(hooked.hook.into())),
@@ -320,11 +286,7 @@ fn parts(ruleset: &rules::Ruleset) -> Vec<channel::Part> {
             attributes.push(ChainAttribute::Type("filter".to_owned()));
         }
         let message = NfTablesMessage::NewChain(ChainMessage { attributes });
-        parts.push(channel::Part::create(
-            format!("chain {}", chain.name),
-            message,
-            NLM_F_EXCL,
-        ));
+        parts.push(channel::Part::create(format!("chain {}", chain.name), message, NLM_F_EXCL));
     }
     for chain in &ruleset.chains {
         for (number, rule) in chain.rules.iter().enumerate() {
@@ -362,19 +324,10 @@ mod tests {
     fn a_wall_that_is_not_what_was_sent_is_an_error_and_removed() {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
         let sent = rules::tests::spec();
-        let held = WallSpec {
-            control_plane_ports: vec![8501],
-            ..sent.clone()
-        };
+        let held = WallSpec { control_plane_ports: vec![8501], ..sent.clone() };
         let wall = install(&held).unwrap();
-        let other = Wall {
-            channel: wall.channel,
-            ruleset: rules::ruleset(&sent, &[]),
-        };
-        assert!(matches!(
-            verified(other),
-            Err(FirewallError::Altered { .. })
-        ));
+        let other = Wall { channel: wall.channel, ruleset: rules::ruleset(&sent, &[]) };
+        assert!(matches!(verified(other), Err(FirewallError::Altered { .. })));
         assert_eq!(stale_tables().unwrap(), []);
     }
 }

@@ -5,8 +5,8 @@ use super::expression::{counted, meaning};
 use super::rules::{Chain, RULES, Ruleset};
 use super::{FirewallError, stale};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainFlags, ChainMessage, ExpressionAttribute, Hook, ListAttribute,
-    NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute,
+    ChainAttribute, ChainFlags, ChainMessage, ExpressionAttribute, Hook, ListAttribute, NfTablesMessage, RuleAttribute,
+    RuleMessage, TableAttribute,
 };
 
 /// Whether the kernel holds what was installed.
@@ -35,37 +35,27 @@ pub(super) fn compare(channel: &Channel, sent: &Ruleset) -> Result<Integrity, Fi
         Some(difference) => Some(difference),
         None => chain_difference(channel, sent)?,
     };
-    Ok(
-        match difference.or(rule_difference(sent, &rules(channel, sent)?)) {
-            None => Integrity::Intact,
-            Some(difference) => Integrity::Altered(difference),
-        },
-    )
+    Ok(match difference.or(rule_difference(sent, &rules(channel, sent)?)) {
+        None => Integrity::Intact,
+        Some(difference) => Integrity::Altered(difference),
+    })
 }
 
 fn table_difference(channel: &Channel, sent: &Ruleset) -> Result<Option<String>, FirewallError> {
     let tables = stale::tables(channel)?;
-    let Some(attributes) = tables
-        .iter()
-        .find(|(name, _)| *name == sent.table)
-        .map(|(_, attributes)| attributes)
-    else {
+    let Some(attributes) = tables.iter().find(|(name, _)| *name == sent.table).map(|(_, attributes)| attributes) else {
         return Ok(Some("the table is gone".to_owned()));
     };
     Ok(attributes.iter().find_map(|attribute| match attribute {
         // Dormant rules judge nothing; an owned table ends with its owner.
-        TableAttribute::Flags(flags) if !flags.is_empty() => {
-            Some(format!("the table has flags {flags:?}"))
-        }
+        TableAttribute::Flags(flags) if !flags.is_empty() => Some(format!("the table has flags {flags:?}")),
         TableAttribute::Owner(port) => Some(format!("the table is owned by netlink port {port}")),
         _ => None,
     }))
 }
 
 fn chain_difference(channel: &Channel, sent: &Ruleset) -> Result<Option<String>, FirewallError> {
-    let request = NfTablesMessage::GetChain(ChainMessage {
-        attributes: Vec::new(),
-    });
+    let request = NfTablesMessage::GetChain(ChainMessage { attributes: Vec::new() });
     let mut found = Vec::new();
     for message in channel.dump(request)?.into_iter().filter_map(inet) {
         let NfTablesMessage::NewChain(ChainMessage { attributes }) = message else {
@@ -76,11 +66,7 @@ fn chain_difference(channel: &Channel, sent: &Ruleset) -> Result<Option<String>,
         }
     }
     if found.len() != sent.chains.len() {
-        return Ok(Some(format!(
-            "{} chains instead of {}",
-            found.len(),
-            sent.chains.len()
-        )));
+        return Ok(Some(format!("{} chains instead of {}", found.len(), sent.chains.len())));
     }
     Ok(sent.chains.iter().find_map(|chain| {
         let name = ChainAttribute::Name(chain.name.to_owned());
@@ -93,63 +79,32 @@ fn chain_difference(channel: &Channel, sent: &Ruleset) -> Result<Option<String>,
 
 fn hook_difference(chain: &Chain, found: &[ChainAttribute]) -> Option<String> {
     let name = chain.name;
-    let hook = found.iter().find_map(|a| {
-        if let ChainAttribute::Hook(hook) = a {
-            Some(hook)
-        } else {
-            None
-        }
-    });
+    let hook = found.iter().find_map(|a| if let ChainAttribute::Hook(hook) = a { Some(hook) } else { None });
     let Some(hooked) = chain.hooked else {
         return hook.map(|_| format!("chain {name} is hooked"));
     };
     let Some(hook) = hook else {
         return Some(format!("chain {name} is not hooked"));
     };
-    let number = hook.iter().find_map(|h| {
-        if let Hook::Number(number) = h {
-            Some(u32::from(*number))
-        } else {
-            None
-        }
-    });
-    let priority = hook.iter().find_map(|h| {
-        if let Hook::Priority(p) = h {
-            Some(*p as i32)
-        } else {
-            None
-        }
-    });
+    let number = hook.iter().find_map(|h| if let Hook::Number(number) = h { Some(u32::from(*number)) } else { None });
+    let priority = hook.iter().find_map(|h| if let Hook::Priority(p) = h { Some(*p as i32) } else { None });
     if (number, priority) != (Some(hooked.hook), Some(hooked.priority)) {
-        return Some(format!(
-            "chain {name} is at hook {number:?} with priority {priority:?}"
-        ));
+        return Some(format!("chain {name} is at hook {number:?} with priority {priority:?}"));
     }
     let needed = [
         ChainAttribute::Policy(libc::NF_ACCEPT as u32),
         ChainAttribute::Type("filter".to_owned()),
         ChainAttribute::Flags(ChainFlags::Base),
     ];
-    needed
-        .iter()
-        .find(|a| !found.contains(a))
-        .map(|missing| format!("chain {name} lacks {missing:?}"))
+    needed.iter().find(|a| !found.contains(a)).map(|missing| format!("chain {name} lacks {missing:?}"))
 }
 
 fn rule_difference(sent: &Ruleset, found: &[(String, Expressions)]) -> Option<String> {
     for chain in &sent.chains {
         let name = chain.name;
-        let held: Vec<_> = found
-            .iter()
-            .filter(|(of, _)| of == name)
-            .map(|(_, rule)| rule)
-            .collect();
+        let held: Vec<_> = found.iter().filter(|(of, _)| of == name).map(|(_, rule)| rule).collect();
         if held.len() != chain.rules.len() {
-            return Some(format!(
-                "chain {name} has {} rules instead of {}",
-                held.len(),
-                chain.rules.len()
-            ));
+            return Some(format!("chain {name} has {} rules instead of {}", held.len(), chain.rules.len()));
         }
         for (number, (sent, held)) in chain.rules.iter().zip(held).enumerate() {
             if meaning(&sent.attributes()) != meaning(held) {
@@ -164,11 +119,7 @@ fn rule_difference(sent: &Ruleset, found: &[(String, Expressions)]) -> Option<St
 fn rules(channel: &Channel, sent: &Ruleset) -> Result<Vec<(String, Expressions)>, FirewallError> {
     let attributes = vec![RuleAttribute::Table(sent.table.clone())];
     let mut found = Vec::new();
-    for message in channel
-        .dump(NfTablesMessage::GetRule(RuleMessage { attributes }))?
-        .into_iter()
-        .filter_map(inet)
-    {
+    for message in channel.dump(NfTablesMessage::GetRule(RuleMessage { attributes }))?.into_iter().filter_map(inet) {
         let NfTablesMessage::NewRule(RuleMessage { attributes }) = message else {
             continue;
         };
@@ -188,31 +139,13 @@ fn rules(channel: &Channel, sent: &Ruleset) -> Result<Vec<(String, Expressions)>
     Ok(found)
 }
 
-pub(super) fn counters(
-    channel: &Channel,
-    sent: &Ruleset,
-) -> Result<Vec<RuleCounter>, FirewallError> {
+pub(super) fn counters(channel: &Channel, sent: &Ruleset) -> Result<Vec<RuleCounter>, FirewallError> {
     let found = rules(channel, sent)?;
     if found.is_empty() {
         let table = sent.table.clone();
-        return Err(FirewallError::Altered {
-            table,
-            difference: "the table is gone".to_owned(),
-        });
+        return Err(FirewallError::Altered { table, difference: "the table is gone".to_owned() });
     }
     let counted: Vec<_> = found.iter().filter_map(|(_, rule)| counted(rule)).collect();
-    let of = |rule: &str| {
-        counted
-            .iter()
-            .filter(|(name, _)| name == rule)
-            .map(|(_, packets)| packets)
-            .sum()
-    };
-    Ok(RULES
-        .iter()
-        .map(|rule| RuleCounter {
-            rule: (*rule).to_owned(),
-            packets: of(rule),
-        })
-        .collect())
+    let of = |rule: &str| counted.iter().filter(|(name, _)| name == rule).map(|(_, packets)| packets).sum();
+    Ok(RULES.iter().map(|rule| RuleCounter { rule: (*rule).to_owned(), packets: of(rule) }).collect())
 }

@@ -119,48 +119,27 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     ] {
         if restricted || to == "judge" {
             let rules = vec![Rule::any().opened_by(spec.uid).jump(to)];
-            let hooked = Some(Hooked {
-                hook: hook as u32,
-                priority,
-            });
-            chains.push(Chain {
-                name,
-                hooked,
-                rules,
-            });
+            let hooked = Some(Hooked { hook: hook as u32, priority });
+            chains.push(Chain { name, hooked, rules });
         }
     }
-    let mut add = |name, rules| {
-        chains.push(Chain {
-            name,
-            hooked: None,
-            rules,
-        })
-    };
+    let mut add = |name, rules| chains.push(Chain { name, hooked: None, rules });
     for rule in RULES {
         add(rule, refusal(spec, rule));
     }
-    add(
-        "control-plane-ports",
-        ports(&spec.control_plane_ports, CONTROL_PLANE),
-    );
+    add("control-plane-ports", ports(&spec.control_plane_ports, CONTROL_PLANE));
     if restricted {
         add("dns-ports", ports(&DNS_PORTS, DNS));
         add("to-own", to_own(&spec.loopback, own));
         if let Loopback::Ports(listed) = &spec.loopback {
             add("listed-ports", listed_ports(listed));
         }
-        let from_own = own_networks(own)
-            .into_iter()
-            .map(|net| Rule::any().address(Side::Source, net).jump("to-own"));
+        let from_own = own_networks(own).into_iter().map(|net| Rule::any().address(Side::Source, net).jump("to-own"));
         add("from-own", from_own.collect());
         add("leaving", leaving(spec));
     }
     add("judge", judge(spec));
-    Ruleset {
-        table: spec.table_name(),
-        chains,
-    }
+    Ruleset { table: spec.table_name(), chains }
 }
 
 fn judge(spec: &WallSpec) -> Vec<Rule> {
@@ -169,10 +148,7 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     let mut rules = Vec::new();
     rules.push(match spec.egress {
         Egress::Restricted => Rule::any().reply().accept(),
-        Egress::Open => Rule::any()
-            .protocol(libc::IPPROTO_TCP as u8)
-            .reply()
-            .accept(),
+        Egress::Open => Rule::any().protocol(libc::IPPROTO_TCP as u8).reply().accept(),
     });
     rules.extend(with_ports("control-plane-ports"));
     if spec.egress == Egress::Open {
@@ -180,35 +156,19 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     }
     // A source route names further hops behind the destination that is judged here. The IPv4 header's length in
     // words is 5 without options.
-    rules.push(
-        Rule::any()
-            .header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5)
-            .goto(DEFAULT_DENY),
-    );
+    rules.push(Rule::any().header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5).goto(DEFAULT_DENY));
     for extension in EXTENSION_HEADERS {
         let rule = Rule::any().header_byte(libc::NFPROTO_IPV6, 6, 0xff, Operator::Equal, extension);
         rules.push(rule.goto(DEFAULT_DENY));
     }
     if let Some(proxy) = spec.proxy {
         let rule = Rule::any().address(Side::Destination, host((*proxy.ip()).into()));
-        rules.push(
-            rule.protocol(libc::IPPROTO_TCP as u8)
-                .port(proxy.port())
-                .accept(),
-        );
+        rules.push(rule.protocol(libc::IPPROTO_TCP as u8).port(proxy.port()).accept());
     }
     rules.extend(with_ports("dns-ports"));
-    rules.extend(
-        resolvers(&spec.resolvers)
-            .iter()
-            .map(|address| to(&host(*address), DNS)),
-    );
+    rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));
     rules.extend(spec.metadata.iter().map(|net| to(net, METADATA)));
-    rules.push(
-        Rule::any()
-            .meta(MetaKey::Oif, &LO.to_ne_bytes())
-            .jump("from-own"),
-    );
+    rules.push(Rule::any().meta(MetaKey::Oif, &LO.to_ne_bytes()).jump("from-own"));
     rules.extend(spec.private.iter().map(|net| to(net, PRIVATE_RANGE)));
     rules.push(Rule::any().goto(DEFAULT_DENY));
     rules
@@ -216,15 +176,8 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
 
 /// The resolvers that are refused whatever the port: all but the addresses that everything else on loopback has too.
 fn resolvers(named: &[IpAddr]) -> Vec<IpAddr> {
-    let shared = [
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-    ];
-    let mut all: Vec<_> = named
-        .iter()
-        .map(IpAddr::to_canonical)
-        .chain(FORWARDERS)
-        .collect();
+    let shared = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let mut all: Vec<_> = named.iter().map(IpAddr::to_canonical).chain(FORWARDERS).collect();
     all.retain(|address| !shared.contains(address) && !address.is_unspecified());
     all.sort();
     all.dedup();
@@ -232,65 +185,38 @@ fn resolvers(named: &[IpAddr]) -> Vec<IpAddr> {
 }
 
 fn ports(ports: &[u16], rule: &str) -> Vec<Rule> {
-    ports
-        .iter()
-        .map(|port| Rule::any().port(*port).goto(rule))
-        .collect()
+    ports.iter().map(|port| Rule::any().port(*port).goto(rule)).collect()
 }
 
 /// A refusal is final whatever the protocol: `reject` drops the packet also where it has no answer to give.
 fn refusal(spec: &WallSpec, rule: &str) -> Vec<Rule> {
-    vec![
-        Rule::any().recorded(&spec.run, rule, spec.nflog_group),
-        Rule::any().reset(),
-        Rule::any().unreachable(),
-    ]
+    vec![Rule::any().recorded(&spec.run, rule, spec.nflog_group), Rule::any().reset(), Rule::any().unreachable()]
 }
 
 fn own_networks(own: &[IpAddr]) -> Vec<IpNet> {
-    let mut addresses: Vec<_> = own
-        .iter()
-        .filter(|a| !a.is_loopback() && !a.is_unspecified())
-        .copied()
-        .collect();
+    let mut addresses: Vec<_> = own.iter().filter(|a| !a.is_loopback() && !a.is_unspecified()).copied().collect();
     addresses.sort();
     addresses.dedup();
     addresses.truncate(MOST_OWN_ADDRESSES);
-    loopback_networks()
-        .into_iter()
-        .chain(addresses.into_iter().map(host))
-        .collect()
+    loopback_networks().into_iter().chain(addresses.into_iter().map(host)).collect()
 }
 
 fn loopback_networks() -> [IpNet; 2] {
-    [
-        Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8).into(),
-        Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128).into(),
-    ]
+    [Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8).into(), Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128).into()]
 }
 
 fn to_own(loopback: &Loopback, own: &[IpAddr]) -> Vec<Rule> {
     let to = |net| Rule::any().address(Side::Destination, net);
     match loopback {
-        Loopback::All => own_networks(own)
-            .into_iter()
-            .map(|net| to(net).accept())
-            .collect(),
+        Loopback::All => own_networks(own).into_iter().map(|net| to(net).accept()).collect(),
         Loopback::ProxyOnly => Vec::new(),
-        Loopback::Ports(_) => loopback_networks()
-            .into_iter()
-            .map(|net| to(net).goto("listed-ports"))
-            .collect(),
+        Loopback::Ports(_) => loopback_networks().into_iter().map(|net| to(net).goto("listed-ports")).collect(),
     }
 }
 
 fn listed_ports(listed: &[u16]) -> Vec<Rule> {
     let protocols = [libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8];
-    let each = |protocol| {
-        listed
-            .iter()
-            .map(move |port| Rule::any().protocol(protocol).port(*port).accept())
-    };
+    let each = |protocol| listed.iter().map(move |port| Rule::any().protocol(protocol).port(*port).accept());
     protocols.into_iter().flat_map(each).collect()
 }
 
@@ -327,19 +253,14 @@ pub(super) mod tests {
     #[test]
     fn a_resolver_on_shared_loopback_is_refused_by_port_only_and_the_forwarders_always() {
         let named = ["127.0.0.1", "::1", "::ffff:10.0.0.2", "0.0.0.0"].map(|a| a.parse().unwrap());
-        let expected: Vec<IpAddr> = ["10.0.0.2", "127.0.0.11", "127.0.0.53", "127.0.0.54"]
-            .iter()
-            .map(|a| a.parse().unwrap())
-            .collect();
+        let expected: Vec<IpAddr> =
+            ["10.0.0.2", "127.0.0.11", "127.0.0.53", "127.0.0.54"].iter().map(|a| a.parse().unwrap()).collect();
         assert_eq!(resolvers(&named), expected);
     }
 
     #[test]
     fn with_egress_open_only_the_control_plane_rule_is_there() {
-        let open = WallSpec {
-            egress: Egress::Open,
-            ..spec()
-        };
+        let open = WallSpec { egress: Egress::Open, ..spec() };
         let ruleset = ruleset(&open, &[]);
         let judge = ruleset.chains.iter().find(|c| c.name == "judge").unwrap();
         assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len());
@@ -348,16 +269,9 @@ pub(super) mod tests {
 
     #[test]
     fn the_number_of_own_addresses_is_bounded() {
-        let own: Vec<IpAddr> = (0..5000u32)
-            .map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into())
-            .collect();
+        let own: Vec<IpAddr> = (0..5000u32).map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into()).collect();
         assert_eq!(own_networks(&own).len(), 2 + MOST_OWN_ADDRESSES);
-        let heaviest = ruleset(&spec(), &own)
-            .chains
-            .iter()
-            .flat_map(|c| &c.rules)
-            .map(weight)
-            .sum::<usize>();
+        let heaviest = ruleset(&spec(), &own).chains.iter().flat_map(|c| &c.rules).map(weight).sum::<usize>();
         assert!(heaviest < 1 << 20, "{heaviest} bytes of expressions");
     }
 }

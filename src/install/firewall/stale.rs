@@ -23,10 +23,7 @@ pub struct StaleTable {
 /// # Errors
 /// [`FirewallError`] when the tables can't be listed.
 pub fn stale_tables() -> Result<Vec<StaleTable>, FirewallError> {
-    Ok(tables(&Channel::open()?)?
-        .into_iter()
-        .filter_map(|(name, _)| parse(name))
-        .collect())
+    Ok(tables(&Channel::open()?)?.into_iter().filter_map(|(name, _)| parse(name)).collect())
 }
 
 /// Removes the table `name` with all it holds, in the calling thread's network namespace.
@@ -37,11 +34,7 @@ pub fn stale_tables() -> Result<Vec<StaleTable>, FirewallError> {
 pub fn remove_table(name: &str) -> Result<(), FirewallError> {
     if parse(name.to_owned()).is_none() {
         let accepted = "ringfence-UID-RUN is accepted";
-        return Err(FirewallError::Spec {
-            field: "table",
-            value: format!("{name:?}"),
-            accepted,
-        });
+        return Err(FirewallError::Spec { field: "table", value: format!("{name:?}"), accepted });
     }
     remove(&Channel::open()?, name)
 }
@@ -55,53 +48,28 @@ pub(super) fn is_run(run: &str) -> bool {
 }
 
 fn parse(name: String) -> Option<StaleTable> {
-    let (uid, run) = name
-        .strip_prefix(PREFIX)?
-        .strip_prefix('-')?
-        .split_once('-')?;
+    let (uid, run) = name.strip_prefix(PREFIX)?.strip_prefix('-')?.split_once('-')?;
     let (uid, run) = (uid.parse().ok()?, run.to_owned());
     // `u32` parses `+7` and `007` too, which we never write.
     (is_run(&run) && table_name(uid, &run) == name).then_some(StaleTable { name, uid, run })
 }
 
 pub(super) fn remove(channel: &Channel, name: &str) -> Result<(), FirewallError> {
-    let message = NfTablesMessage::DeleteTable(TableMessage {
-        attributes: vec![TableAttribute::Name(name.to_owned())],
-    });
-    super::commit(
-        channel,
-        vec![Part {
-            what: format!("the removal of table inet {name}"),
-            message,
-            flags: 0,
-        }],
-    )
+    let message =
+        NfTablesMessage::DeleteTable(TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] });
+    super::commit(channel, vec![Part { what: format!("the removal of table inet {name}"), message, flags: 0 }])
 }
 
 /// The namespace's tables of family `inet`, by name.
-pub(super) fn tables(
-    channel: &Channel,
-) -> Result<Vec<(String, Vec<TableAttribute>)>, FirewallError> {
-    let request = NfTablesMessage::GetTable(TableMessage {
-        attributes: Vec::new(),
+pub(super) fn tables(channel: &Channel) -> Result<Vec<(String, Vec<TableAttribute>)>, FirewallError> {
+    let request = NfTablesMessage::GetTable(TableMessage { attributes: Vec::new() });
+    let found = channel.dump(request)?.into_iter().filter_map(inet).filter_map(|message| {
+        let NfTablesMessage::NewTable(TableMessage { attributes }) = message else {
+            return None;
+        };
+        let name = attributes.iter().find_map(|a| if let TableAttribute::Name(n) = a { Some(n.clone()) } else { None });
+        Some((name?, attributes))
     });
-    let found = channel
-        .dump(request)?
-        .into_iter()
-        .filter_map(inet)
-        .filter_map(|message| {
-            let NfTablesMessage::NewTable(TableMessage { attributes }) = message else {
-                return None;
-            };
-            let name = attributes.iter().find_map(|a| {
-                if let TableAttribute::Name(n) = a {
-                    Some(n.clone())
-                } else {
-                    None
-                }
-            });
-            Some((name?, attributes))
-        });
     Ok(found.collect())
 }
 

@@ -48,39 +48,23 @@ impl Support {
 /// kernel refuses is a finding.
 pub fn probe_support() -> Result<Support, FirewallError> {
     let channel = Channel::open()?;
-    let tried = |name, rules| rules::Chain {
-        name,
-        hooked: None,
-        rules,
-    };
-    let output = rules::Hooked {
-        hook: libc::NF_INET_LOCAL_OUT as u32,
-        priority: EARLY,
-    };
+    let tried = |name, rules| rules::Chain { name, hooked: None, rules };
+    let output = rules::Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY };
     let ruleset = rules::Ruleset {
         table: format!("ringfence-probe-{}", std::process::id()),
         chains: vec![
-            rules::Chain {
-                name: "hooked",
-                hooked: Some(output),
-                rules: Vec::new(),
-            },
+            rules::Chain { name: "hooked", hooked: Some(output), rules: Vec::new() },
             tried("meta skuid", vec![Rule::any().opened_by(1).accept()]),
             tried("ct", vec![Rule::any().reply().accept()]),
             tried("log", vec![Rule::any().recorded(NO_RUN, DEFAULT_DENY, 1)]),
-            tried(
-                "reject",
-                vec![Rule::any().reset(), Rule::any().unreachable()],
-            ),
+            tried("reject", vec![Rule::any().reset(), Rule::any().unreachable()]),
         ],
     };
     let mut parts = parts(&ruleset);
     let absent = TableAttribute::Name(format!("{}-absent", ruleset.table));
     parts.push(Part {
         what: "a table that is not there".to_owned(),
-        message: NfTablesMessage::DeleteTable(TableMessage {
-            attributes: vec![absent],
-        }),
+        message: NfTablesMessage::DeleteTable(TableMessage { attributes: vec![absent] }),
         flags: 0,
     });
     let names: Vec<_> = parts.iter().map(|part| part.what.clone()).collect();
@@ -94,17 +78,8 @@ pub fn probe_support() -> Result<Support, FirewallError> {
         }
     }
     // A table or chain that is refused takes every rule in it along; EPERM answers the batch as a whole.
-    let nftables = !missing.iter().any(|m| {
-        ["table", "chain", "nftables"]
-            .iter()
-            .any(|w| m.starts_with(w))
-    });
-    let holds = |chain: &str| {
-        nftables
-            && !missing
-                .iter()
-                .any(|m| m.contains(&format!("of chain {chain}:")))
-    };
+    let nftables = !missing.iter().any(|m| ["table", "chain", "nftables"].iter().any(|w| m.starts_with(w)));
+    let holds = |chain: &str| nftables && !missing.iter().any(|m| m.contains(&format!("of chain {chain}:")));
     let mut support = Support {
         nftables,
         skuid: holds("meta skuid"),

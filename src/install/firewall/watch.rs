@@ -38,23 +38,13 @@ impl Watch {
     /// [`FirewallError::Socket`].
     pub fn open(table: &str) -> Result<Watch, FirewallError> {
         let channel = Channel::open()?;
-        setsockopt(channel.socket(), sockopt::RcvBufForce, &RECEIVE_BUFFER).map_err(|e| {
-            FirewallError::Socket {
-                call: "setsockopt(SO_RCVBUFFORCE)",
-                source: e.into(),
-            }
-        })?;
+        setsockopt(channel.socket(), sockopt::RcvBufForce, &RECEIVE_BUFFER)
+            .map_err(|e| FirewallError::Socket { call: "setsockopt(SO_RCVBUFFORCE)", source: e.into() })?;
         channel
             .socket()
             .add_membership(NFNLGRP_NFTABLES)
-            .map_err(|source| FirewallError::Socket {
-                call: "setsockopt(NETLINK_ADD_MEMBERSHIP)",
-                source,
-            })?;
-        Ok(Watch {
-            channel,
-            table: table.to_owned(),
-        })
+            .map_err(|source| FirewallError::Socket { call: "setsockopt(NETLINK_ADD_MEMBERSHIP)", source })?;
+        Ok(Watch { channel, table: table.to_owned() })
     }
 
     /// Reads every notice that waits, without blocking. True when the table was touched, or may have been: notices
@@ -66,13 +56,9 @@ impl Watch {
         let mut touched = false;
         loop {
             match self.channel.receive_bytes() {
-                Ok(Some(bytes)) => {
-                    touched |= datagram(&bytes).any(|m| m.map_or(true, |m| self.concerns(m)))
-                }
+                Ok(Some(bytes)) => touched |= datagram(&bytes).any(|m| m.map_or(true, |m| self.concerns(m))),
                 Ok(None) => return Ok(touched),
-                Err(FirewallError::Socket { source, .. })
-                    if source.raw_os_error() == Some(libc::ENOBUFS) =>
-                {
+                Err(FirewallError::Socket { source, .. }) if source.raw_os_error() == Some(libc::ENOBUFS) => {
                     touched = true;
                 }
                 Err(FirewallError::Malformed { .. }) => touched = true,
@@ -94,10 +80,7 @@ impl Watch {
         let mut named = NlasIterator::new(attributes).map_while(Result::ok);
         // A new generation's number names no table and comes with every commit.
         named.any(|attribute: NlaBuffer<&[u8]>| {
-            let value = attribute
-                .value()
-                .strip_suffix(&[0])
-                .unwrap_or(attribute.value());
+            let value = attribute.value().strip_suffix(&[0]).unwrap_or(attribute.value());
             attribute.kind() == NFTA_TABLE && value == self.table.as_bytes()
         })
     }

@@ -59,27 +59,17 @@ impl Packet {
     }
 
     fn v4(bytes: &[u8]) -> Option<Packet> {
-        let address = |at: usize| {
-            Some(IpAddr::V4(Ipv4Addr::from(
-                *bytes.get(at..)?.first_chunk::<4>()?,
-            )))
-        };
+        let address = |at: usize| Some(IpAddr::V4(Ipv4Addr::from(*bytes.get(at..)?.first_chunk::<4>()?)));
         let (src, dst) = (address(12)?, address(16)?);
         let length = usize::from(bytes[0] & 0x0f) * 4;
         let fragment = u16::from_be_bytes([bytes[6], bytes[7]]) & 0x1fff;
         // A header shorter than its fixed part, or a later fragment, has no transport header behind it.
-        let transport = bytes
-            .get(length..)
-            .filter(|_| length >= 20 && fragment == 0);
+        let transport = bytes.get(length..).filter(|_| length >= 20 && fragment == 0);
         Some(Packet::of(bytes[9], src, dst, transport))
     }
 
     fn v6(bytes: &[u8]) -> Option<Packet> {
-        let address = |at: usize| {
-            Some(IpAddr::V6(Ipv6Addr::from(
-                *bytes.get(at..)?.first_chunk::<16>()?,
-            )))
-        };
+        let address = |at: usize| Some(IpAddr::V6(Ipv6Addr::from(*bytes.get(at..)?.first_chunk::<16>()?)));
         let (src, dst) = (address(8)?, address(24)?);
         let mut protocol = bytes[6];
         let mut rest = bytes.get(40..);
@@ -112,9 +102,7 @@ impl Packet {
             sport: ports.map(|b| u16::from_be_bytes([b[0], b[1]])),
             dst,
             dport: ports.map(|b| u16::from_be_bytes([b[2], b[3]])),
-            icmp: first
-                .filter(|_| matches!(protocol, ICMP | ICMPV6))
-                .map(|b| (b[0], b[1])),
+            icmp: first.filter(|_| matches!(protocol, ICMP | ICMPV6)).map(|b| (b[0], b[1])),
         }
     }
 }
@@ -144,11 +132,7 @@ mod tests {
 
     #[test]
     fn ports_are_found_behind_ipv4_options() {
-        let options = [1u8, 1, 1, 0]
-            .iter()
-            .chain(&PORTS)
-            .copied()
-            .collect::<Vec<_>>();
+        let options = [1u8, 1, 1, 0].iter().chain(&PORTS).copied().collect::<Vec<_>>();
         let packet = Packet::parse(&v4(6, 0, TCP, &options)).unwrap();
         assert_eq!((packet.sport, packet.dport), (Some(40000), Some(443)));
         assert_eq!(packet.dst, "11.22.33.44".parse::<IpAddr>().unwrap());
@@ -156,11 +140,7 @@ mod tests {
 
     #[test]
     fn a_later_fragment_and_a_short_header_have_no_ports() {
-        for bytes in [
-            v4(5, 1, UDP, &PORTS),
-            v4(4, 0, UDP, &PORTS),
-            v4(15, 0, UDP, &PORTS),
-        ] {
+        for bytes in [v4(5, 1, UDP, &PORTS), v4(4, 0, UDP, &PORTS), v4(15, 0, UDP, &PORTS)] {
             assert_eq!(Packet::parse(&bytes).unwrap().dport, None);
         }
     }
@@ -186,20 +166,9 @@ mod tests {
 
     #[test]
     fn icmp_has_a_type_and_other_protocols_have_a_number() {
-        assert_eq!(
-            Packet::parse(&v4(5, 0, ICMP, &[8, 0, 0, 0])).unwrap().icmp,
-            Some((8, 0))
-        );
-        assert_eq!(
-            Packet::parse(&v6(ICMPV6, &[128, 0, 0, 0]))
-                .unwrap()
-                .operation(),
-            "icmpv6"
-        );
-        assert_eq!(
-            Packet::parse(&v4(5, 0, 47, &[])).unwrap().operation(),
-            "ip-proto-47"
-        );
+        assert_eq!(Packet::parse(&v4(5, 0, ICMP, &[8, 0, 0, 0])).unwrap().icmp, Some((8, 0)));
+        assert_eq!(Packet::parse(&v6(ICMPV6, &[128, 0, 0, 0])).unwrap().operation(), "icmpv6");
+        assert_eq!(Packet::parse(&v4(5, 0, 47, &[])).unwrap().operation(), "ip-proto-47");
     }
 
     proptest! {
