@@ -377,7 +377,7 @@ fn surroundings(
         ]),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
-        writable: mounts.map(|m| m.writable.iter().map(|w| w.path.clone()).collect()).unwrap_or_default(),
+        writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
         nosuid: mounts.is_some_and(|m| m.nosuid),
         overlays: mounts

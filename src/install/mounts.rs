@@ -37,6 +37,11 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
+    /// The writable set, less /proc: it stays as it is, and takes no files.
+    pub fn writable_set(&self) -> Vec<PathBuf> {
+        self.writable.iter().map(|w| w.path.clone()).filter(|path| path != Path::new("/proc")).collect()
+    }
+
     /// Every tree that is read-only.
     pub fn protected_trees(&self) -> Vec<PathBuf> {
         let root = self.whole_read_only.then(|| PathBuf::from("/"));
