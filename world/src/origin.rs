@@ -1,14 +1,15 @@
 //! Origin servers: HTTP and HTTPS, keeping every request that reaches them.
 
 use crate::authority::Authority;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::http::{self, Request, Response};
 use crate::listening::Tcp;
 use crate::namespace::Namespace;
 use crate::seen::Seen;
 use rustls::{ServerConnection, StreamOwned};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,17 +156,31 @@ pub fn standard() -> Content {
     })
 }
 
-/// The files below a directory of the machine, read when asked for.
-pub fn directory(root: impl Into<PathBuf>) -> Content {
-    let root = root.into();
-    Arc::new(move |request| {
-        let path = Path::new(request.path().trim_start_matches('/'));
-        if path
-            .components()
-            .any(|part| !matches!(part, Component::Normal(_)))
-        {
-            return Response::status(404);
+/// The files below a directory of the machine, as they are now: the directory may go afterwards.
+///
+/// # Errors
+/// The directory or a file in it can't be read.
+pub fn directory(root: &Path) -> Result<Content, Error> {
+    let mut files = HashMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let reading = || format!("read {}", directory.display());
+        for entry in std::fs::read_dir(&directory).doing(reading())? {
+            let path = entry.doing(reading())?.path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).doing(format!("read {}", path.display()))?;
+            let name = path
+                .strip_prefix(root)
+                .expect("below the root")
+                .to_string_lossy();
+            files.insert(format!("/{name}"), bytes);
         }
-        std::fs::read(root.join(path)).map_or_else(|_| Response::status(404), Response::text)
-    })
+    }
+    Ok(Arc::new(move |request| match files.get(request.path()) {
+        Some(bytes) => Response::text(bytes.clone()),
+        None => Response::status(404),
+    }))
 }

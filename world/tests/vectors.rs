@@ -127,8 +127,11 @@ fn git_clones_over_https() {
     let world = World::new().expect("a world");
     let files = tempfile::tempdir().expect("a directory");
     world::repository(files.path()).expect("a repository");
-    let internet =
-        Internet::serving(&world, world::origin::directory(files.path())).expect("servers");
+    let internet = Internet::serving(
+        &world,
+        world::origin::directory(files.path()).expect("files"),
+    )
+    .expect("servers");
     let said = world.shell(
         "cd /workspace && git clone -q https://github.com/project.git && cat project/README",
     );
