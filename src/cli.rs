@@ -1,1 +1,352 @@
-//! (to be written)
+//! The command line, as clap types. What the flags say about a policy is one [`Layer`]; what they say about this run
+//! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
+
+use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Puts a graded policy in force, proves that it holds, runs a command under it, and records every denial.
+#[derive(Debug, Parser)]
+#[command(name = "ringfence", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What is to be done.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command under a policy
+    Run(RunArgs),
+    /// Print what would carry each restriction on this host, and what is missing
+    Plan(PlanArgs),
+    /// Show or check policies
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Ask the allowlist
+    #[command(subcommand)]
+    Allowlist(AllowlistCommand),
+    /// Re-read a ledger's chain: 0 complete, 1 incomplete, 2 altered
+    Verify(VerifyArgs),
+    /// Count what ledgers hold
+    Report(ReportArgs),
+}
+
+/// `ringfence policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Print the effective policy as TOML
+    Show(Box<PolicyFlags>),
+    /// Check a policy file
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// `ringfence allowlist`.
+#[derive(Debug, Subcommand)]
+pub enum AllowlistCommand {
+    /// Judge hosts: 0 when all are admitted, 1 otherwise
+    Check {
+        /// What to judge; 443 without a port
+        #[arg(value_name = "HOST[:PORT]", required = true)]
+        targets: Vec<String>,
+        /// The policy
+        #[command(flatten)]
+        policy: PolicyFlags,
+    },
+}
+
+/// `ringfence run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The policy
+    #[command(flatten)]
+    pub policy: PolicyFlags,
+    /// This run
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `ringfence plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The policy
+    #[command(flatten)]
+    pub policy: PolicyFlags,
+    /// This run
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `ringfence verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The ledger
+    pub ledger: PathBuf,
+    /// The head that the status descriptor gave; the file is held against it
+    #[arg(long, value_name = "SHA256")]
+    pub head: Option<Head>,
+}
+
+/// `ringfence report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The ledgers
+    #[arg(required = true, value_name = "LEDGER")]
+    pub ledgers: Vec<PathBuf>,
+}
+
+/// The flags that make a policy.
+#[derive(Debug, Clone, Args)]
+pub struct PolicyFlags {
+    /// A level (control, non-root, nist-high, locked) or a file (its path holds a / or ends in .toml)
+    #[arg(
+        long,
+        value_name = "LEVEL|FILE",
+        default_value = "nist-high",
+        help_heading = "Policy"
+    )]
+    pub policy: PolicyArg,
+    /// What the flags lay over it
+    #[command(flatten)]
+    pub layer: Layer,
+    /// Where the ledger is kept, or what happens when it can't be written (required, degrade); may be given once for each
+    #[arg(
+        long,
+        value_name = "PATH|fd:N|required|degrade",
+        help_heading = "Policy"
+    )]
+    pub ledger: Vec<LedgerArg>,
+}
+
+/// The flags that concern one run and no policy.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Run")]
+pub struct RunFlags {
+    /// Put a label into the first record
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<Label>,
+    /// Write how the run ended to this descriptor, as JSON
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(RawFd).range(0..))]
+    pub json_status_fd: Option<RawFd>,
+}
+
+impl PolicyFlags {
+    /// The policy that the flags ask for.
+    pub fn load(&self) -> Result<Policy, PolicyError> {
+        let on_failure = self.ledger.iter().rev().find_map(|arg| match arg {
+            LedgerArg::OnFailure(answer) => Some(*answer),
+            LedgerArg::Place(_) => None,
+        });
+        Policy::load(
+            &self.policy,
+            &Layer {
+                ledger: on_failure,
+                ..self.layer.clone()
+            },
+        )
+    }
+
+    /// Where the ledger is to be kept, when the flags say so; the last one counts.
+    pub fn ledger_place(&self) -> Option<&LedgerPlace> {
+        self.ledger.iter().rev().find_map(|arg| match arg {
+            LedgerArg::Place(place) => Some(place),
+            LedgerArg::OnFailure(_) => None,
+        })
+    }
+}
+
+impl RunFlags {
+    /// The labels by key; the last value of a key counts.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.label
+            .iter()
+            .map(|label| (label.key.clone(), label.value.clone()))
+            .collect()
+    }
+}
+
+/// What `--ledger` takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerArg {
+    /// A place.
+    Place(LedgerPlace),
+    /// What happens when it can't be written.
+    OnFailure(OnLedgerFailure),
+}
+
+/// Where a ledger is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerPlace {
+    /// A file.
+    Path(PathBuf),
+    /// A descriptor that the caller has opened.
+    Descriptor(RawFd),
+}
+
+impl FromStr for LedgerArg {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<LedgerArg, BadValue> {
+        if let Ok(answer) = text.parse() {
+            return Ok(LedgerArg::OnFailure(answer));
+        }
+        let accepted = "a path, fd:N with an open descriptor's number, required, degrade";
+        if let Some(number) = text.strip_prefix("fd:") {
+            let canonical = number.bytes().all(|byte| byte.is_ascii_digit());
+            let number = number.parse().ok().filter(|_| canonical);
+            let place = number.map(|number| LedgerArg::Place(LedgerPlace::Descriptor(number)));
+            return place.ok_or_else(|| BadValue::new("ledger", text, accepted));
+        }
+        if text.is_empty() {
+            return Err(BadValue::new("ledger", text, accepted));
+        }
+        Ok(LedgerArg::Place(LedgerPlace::Path(PathBuf::from(text))))
+    }
+}
+
+/// A label of the first record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Letters, digits, `_`, `-`, `.`.
+    pub key: String,
+    /// Any text.
+    pub value: String,
+}
+
+impl FromStr for Label {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Label, BadValue> {
+        let plain = |key: &str| {
+            key.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+        };
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() && plain(key) => Ok(Label {
+                key: key.to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err(BadValue::new(
+                "label",
+                text,
+                "KEY=VALUE, the key of letters, digits, _, - and .",
+            )),
+        }
+    }
+}
+
+/// A chain's head: SHA-256 in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head(String);
+
+impl Head {
+    /// 64 lower-case hexadecimal digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Head {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Head, BadValue> {
+        if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(Head(text.to_ascii_lowercase()));
+        }
+        Err(BadValue::new("chain head", text, "64 hexadecimal digits"))
+    }
+}
+
+/// What a command line comes to.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Something to do. Boxed, because a layer is large and the other one is not.
+    Cli(Box<Cli>),
+    /// Text for standard output, after which the status is 0: `--help`, `--version`.
+    Text(String),
+}
+
+/// A command line that can't be obeyed. Its message is one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(String);
+
+/// Parses a command line, the program's own name first.
+pub fn parse<I, T>(args: I) -> Result<Parsed, UsageError>
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString>,
+{
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    match Cli::try_parse_from(&args) {
+        Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
+        Err(fault) => match fault.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Ok(Parsed::Text(fault.render().to_string()))
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                Err(UsageError(format!(
+                    "no subcommand is given; accepted: {}",
+                    subcommands(&args)
+                )))
+            }
+            ErrorKind::InvalidSubcommand => Err(UsageError(format!(
+                "{}; accepted: {}",
+                one_line(&fault),
+                subcommands(&args)
+            ))),
+            _ => Err(UsageError(one_line(&fault))),
+        },
+    }
+}
+
+/// The names that may stand where a command line leaves the known subcommands.
+fn subcommands(args: &[OsString]) -> String {
+    let root = Cli::command();
+    let mut at = &root;
+    for arg in args.iter().skip(1) {
+        match at.find_subcommand(arg) {
+            Some(known) => at = known,
+            None => break,
+        }
+    }
+    at.get_subcommands()
+        .map(clap::Command::get_name)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The first paragraph of clap's message in one line, with the argument that it takes the unknown one for.
+fn one_line(fault: &clap::Error) -> String {
+    let text = fault.render().to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    let line = words.join(" ");
+    let line = line.strip_prefix("error: ").unwrap_or(&line);
+    match fault.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(suggested)) => format!("{line}; did you mean {suggested}?"),
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

@@ -5,11 +5,22 @@
 //! how it is shown to hold, and how one run is lived to its end.
 #![deny(unsafe_code)]
 
+pub mod channel;
 pub mod cli;
+pub mod confine;
 pub mod error;
-pub mod ledger;
-pub mod policy;
-pub mod proxy;
 pub mod install;
+pub mod ledger;
+pub mod mutation;
+pub mod host;
+pub mod plan;
+pub mod run;
+pub mod commands;
 pub mod observe;
+pub mod policy;
+pub mod probe;
+pub mod proxy;
 pub mod report;
+pub mod stage;
+pub mod supervise;
+pub mod sys;

@@ -1,1 +1,370 @@
-//! (to be written)
+//! Set-up with privilege, read back, undone in reverse.
+pub mod account;
+pub mod firewall;
+pub mod home;
+pub mod mountinfo;
+pub mod mounts;
+pub mod proxy;
+pub mod reserve;
+mod tool_files;
+pub mod workspace;
+
+use crate::channel::{Channel, ChannelError};
+use crate::confine::Confinement;
+use crate::confine::exec::{Command, SignalState};
+use crate::confine::seccomp::{self, FilterError};
+use crate::host::Facts;
+use crate::ledger::Ledger;
+use crate::mutation;
+use crate::observe::evidence::{Evidence, EvidenceError};
+use crate::observe::nflog::NfLog;
+use crate::plan::{Plan, WallPlan};
+use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
+use crate::policy::environment;
+use crate::policy::{Posture, Trees};
+use crate::probe::{Suite, Surroundings};
+use crate::stage::{Notice, Stage};
+use crate::supervise::terminal::Terminal;
+use crate::sys::{self, Fork};
+use firewall::{FirewallError, Wall, WallSpec, Watch};
+use ipnet::IpNet;
+use mounts::MountPlan;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, getpid};
+use proxy::{ProxyProcess, SpawnError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsString};
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+use workspace::{Owners, Ownership, WorkspaceError};
+
+/// A step of the set-up failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// The proxy.
+    #[error(transparent)]
+    Proxy(#[from] SpawnError),
+    /// The wall.
+    #[error(transparent)]
+    Firewall(#[from] FirewallError),
+    /// HOME.
+    #[error(transparent)]
+    Home(#[from] home::HomeError),
+    /// A workspace.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The seccomp program.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// A file for the tools.
+    #[error(transparent)]
+    Tools(#[from] tool_files::ToolFileError),
+    /// The stage.
+    #[error("stage: {0}")]
+    Stage(String),
+    /// The channel to the stage.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// A call.
+    #[error("{call}: {errno}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// The command holds a NUL byte.
+    #[error("the command or its environment holds a NUL byte")]
+    Nul,
+}
+
+/// What the command is and where it comes from.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The command and its arguments.
+    pub argv: Vec<OsString>,
+    /// The caller's working directory.
+    pub directory: PathBuf,
+    /// The caller's environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The caller's signal state.
+    pub signals: SignalState,
+}
+
+/// What is in force, piece by piece, in the order in which it was put there.
+#[derive(Debug, Default)]
+pub struct Installation {
+    home: home::Made,
+    owners: Vec<Owners>,
+    idmapped: Vec<PathBuf>,
+    started: i64,
+    proxy: Option<(Pid, SocketAddrV4)>,
+    proxy_held: Option<ProxyProcess>,
+    /// What the enforcing parts report.
+    pub evidence: Evidence,
+    /// The wall.
+    pub wall: Option<Wall>,
+    /// Changes to the firewall's tables.
+    pub watch: Option<Watch>,
+    /// The stage.
+    pub stage: Option<StageProcess>,
+}
+
+/// The stage, seen from the supervisor.
+#[derive(Debug)]
+pub struct StageProcess {
+    /// Its process id.
+    pub pid: Pid,
+    /// Orders to it and notices from it.
+    pub channel: Channel,
+}
+
+impl Installation {
+    /// Puts the plan in force. What is in force when a step fails is left in `self`, to be taken down.
+    pub fn put_up(&mut self, run: &str, plan: &Plan, facts: &Facts, busy: &BTreeSet<u32>, invocation: &Invocation) -> Result<(), InstallError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        if let Some(identity) = &plan.identity {
+            self.home = home::make(&identity.home, &plan.state, identity.uid, identity.gid)?;
+        }
+        self.take_workspaces(plan)?;
+        // The proxy is forked before anything is open that it must not have.
+        if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
+            let process = proxy::start(proxy, &facts.databases, busy)?;
+            self.proxy = Some((process.pid, process.address));
+            self.proxy_held = Some(process);
+        }
+        self.put_up_wall(run, plan)?;
+        self.start_stage(plan, facts, invocation)
+    }
+
+    fn take_workspaces(&mut self, plan: &Plan) -> Result<(), InstallError> {
+        let Some(identity) = &plan.identity else { return Ok(()) };
+        for (path, ownership) in &plan.workspaces {
+            match ownership {
+                Ownership::Kept => {}
+                Ownership::Idmapped => self.idmapped.push(path.clone()),
+                Ownership::Changed if mutation::left_out("workspace") => {}
+                Ownership::Changed => self.owners.push(workspace::take(path, identity.uid, identity.gid)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_up_wall(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
+        let reports = self.proxy_held.as_mut().and_then(|p| p.take_reports());
+        let (Some(wall), Some(identity)) = (&plan.wall, &plan.identity) else {
+            self.evidence = Evidence::new(reports, None);
+            return Ok(());
+        };
+        let log = NfLog::bind(run)?;
+        if !mutation::left_out("wall") {
+            let spec = wall_spec(run, identity.uid.as_raw(), self.proxy.map(|p| p.1), wall, log.group());
+            let installed = firewall::install(&spec)?;
+            self.watch = Some(installed.watch()?);
+            self.wall = Some(installed);
+        }
+        self.evidence = Evidence::new(reports, Some(log));
+        Ok(())
+    }
+
+    fn start_stage(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation) -> Result<(), InstallError> {
+        let proxy = self.proxy.map(|p| p.1);
+        let mut mounts = plan.mounts.clone();
+        if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
+            mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
+        }
+        let environment = command_environment(plan, invocation, proxy)?;
+        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment);
+        let stage = Stage {
+            confinement: Confinement {
+                privilege: plan.policy.privilege.posture,
+                identity: plan.identity.clone(),
+                filter: seccomp::program(plan.policy.privilege.posture, plan.policy.network.posture)?,
+                scopes: plan.scopes,
+            },
+            command: Command {
+                argv: c_strings(invocation.argv.iter().cloned())?,
+                environment,
+                workdir: workdir(plan, invocation),
+                signals: invocation.signals.clone(),
+            },
+            suite: Suite::for_run(surroundings).map_err(InstallError::Stage)?,
+            terminal: Terminal::of_caller(),
+        };
+        let (ours, theirs) = Channel::pair()?;
+        match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
+            Fork::Child => {
+                // Of the supervisor's descriptors the stage keeps none: its end of the channel would never close.
+                drop(ours);
+                self.forget();
+                let status = stage.live(theirs, || match &mounts {
+                    Some(plan) => mounts::enter(plan, facts.id_mapping.as_ref().map(AsFd::as_fd)).map_err(|e| e.to_string()),
+                    None => Ok(()),
+                });
+                sys::exit_now(status);
+            }
+            Fork::Parent(pid) => {
+                drop(theirs);
+                let stage = self.stage.insert(StageProcess { pid, channel: ours });
+                match stage.channel.receive()? {
+                    Notice::Ready => Ok(()),
+                    Notice::Failed(cause) => Err(InstallError::Stage(cause)),
+                    other => Err(InstallError::Stage(format!("it said {other:?} before it was ready"))),
+                }
+            }
+        }
+    }
+
+    /// In a forked child: closes what is the supervisor's alone.
+    fn forget(&mut self) {
+        *self = Installation::default();
+    }
+
+    /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
+    /// have to say before they go.
+    pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
+        if let Some(stage) = self.stage.take() {
+            note(stage.end());
+        }
+        match self.evidence.collect(ledger) {
+            Ok(()) => {}
+            // It was taken for the reason of the abort already, or it has nothing to say any more.
+            Err(EvidenceError::ProxyEnded) => {}
+            Err(error) => note(Err(error.to_string())),
+        }
+        if let Some((pid, _)) = self.proxy.take() {
+            note(end_process(pid));
+        }
+        if let Some(wall) = self.wall.take() {
+            self.watch = None;
+            let counted = wall.counters().map_err(|e| e.to_string());
+            note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
+            note(wall.remove().map_err(|e| e.to_string()));
+        }
+        for owners in self.owners.drain(..) {
+            note(owners.restore().map_err(|e| e.to_string()));
+        }
+        for path in self.idmapped.drain(..) {
+            note(workspace::clear_new_set_ids(&path, self.started).map(|_| ()).map_err(|e| e.to_string()));
+        }
+        note(self.home.remove_if_empty().map_err(|e| e.to_string()));
+        faults
+    }
+
+    /// The proxy's process id.
+    pub fn proxy_pid(&self) -> Option<Pid> {
+        self.proxy.map(|(pid, _)| pid)
+    }
+}
+
+impl StageProcess {
+    /// Closes the channel, upon which the stage ends every process of the sandbox and then itself, and waits for that.
+    fn end(self) -> Result<(), String> {
+        let StageProcess { pid, channel } = self;
+        channel.close_our_side().map_err(|e| e.to_string())?;
+        loop {
+            match channel.receive::<Notice>() {
+                Ok(_) => {}
+                Err(ChannelError::Closed) => break,
+                Err(error) => return Err(format!("stage: {error}")),
+            }
+        }
+        reap(pid)
+    }
+}
+
+fn end_process(pid: Pid) -> Result<(), String> {
+    match kill(pid, Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => reap(pid),
+        Err(errno) => Err(format!("kill of the proxy: {errno}")),
+    }
+}
+
+fn reap(pid: Pid) -> Result<(), String> {
+    match waitpid(pid, None) {
+        // After a handover its parent is another process, which reaps it.
+        Ok(_) | Err(Errno::ECHILD) => Ok(()),
+        Err(errno) => Err(format!("waitpid: {errno}")),
+    }
+}
+
+fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, nflog_group: u16) -> WallSpec {
+    let private = |rule: &str| rule == RULE_PRIVATE;
+    let v4 = denied_v4().iter().filter(|(_, rule)| private(rule)).map(|(net, _)| IpNet::V4(*net));
+    let v6 = denied_v6().iter().filter(|(_, rule)| private(rule)).map(|(net, _)| IpNet::V6(*net));
+    WallSpec {
+        run: run.to_owned(),
+        uid,
+        proxy,
+        egress: plan.egress,
+        loopback: plan.loopback.clone(),
+        resolvers: plan.resolvers.clone(),
+        control_plane_ports: if mutation::left_out("control-plane") { Vec::new() } else { plan.control_plane_ports.clone() },
+        nflog_group,
+        metadata: METADATA.iter().map(|address| IpNet::from(*address)).collect(),
+        private: v4.chain(v6).collect(),
+    }
+}
+
+fn command_environment(plan: &Plan, invocation: &Invocation, proxy: Option<SocketAddrV4>) -> Result<Vec<CString>, InstallError> {
+    let callers_home = invocation.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+    let home = plan.identity.as_ref().map(|i| i.home.clone()).or(callers_home).unwrap_or_else(|| "/".into());
+    let trees = Trees::of(&plan.policy, &home);
+    let composed = environment::compose(
+        &plan.policy,
+        &environment::Facts {
+            caller: &invocation.environment,
+            home: &home,
+            user: plan.identity.as_ref().map(|i| i.name.as_str()),
+            proxy: proxy.map(SocketAddr::V4),
+            writable: &|path| trees.admit_write(path),
+        },
+    );
+    let variables = if mutation::left_out("environment") { invocation.environment.clone() } else { composed };
+    c_strings(variables.into_iter().map(|(name, value)| [name.as_os_str(), value.as_os_str()].join("=".as_ref())))
+}
+
+fn c_strings(texts: impl Iterator<Item = OsString>) -> Result<Vec<CString>, InstallError> {
+    texts.map(|text| CString::new(text.as_bytes()).map_err(|_| InstallError::Nul)).collect()
+}
+
+fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
+    let home = plan.identity.as_ref().map_or(PathBuf::from("/"), |i| i.home.clone());
+    let filesystem = &plan.policy.filesystem;
+    let asked = filesystem.workdir.as_ref().or(filesystem.workspace.as_ref());
+    asked.map_or_else(|| invocation.directory.clone(), |path| path.resolve(&home))
+}
+
+fn surroundings(plan: &Plan, mounts: Option<&MountPlan>, proxy: Option<SocketAddrV4>, environment: &[CString]) -> Surroundings {
+    let postures = plan.policy.postures();
+    let held = mounts.filter(|_| postures.filesystem > Posture::Open);
+    Surroundings {
+        postures: BTreeMap::from([
+            ("network", postures.network),
+            ("filesystem", postures.filesystem),
+            ("privilege", postures.privilege),
+        ]),
+        ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
+        protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
+        writable: mounts.map(|m| m.writable.iter().map(|w| w.path.clone()).collect()).unwrap_or_default(),
+        masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
+        nosuid: mounts.is_some_and(|m| m.nosuid),
+        overlays: mounts.map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect()).unwrap_or_default(),
+        proxy,
+        egress_proxy: plan.proxy.is_some(),
+        loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
+        control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),
+        supervisor: getpid().as_raw(),
+        keyring: sys::session_keyring().unwrap_or(0),
+        environment: environment.to_vec(),
+        scopes: plan.scopes,
+    }
+}

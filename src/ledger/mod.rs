@@ -1,2 +1,26 @@
-//! The record of a run.
+//! The record of a run: its form, its chain, the one writer, and the check that reads it back.
+pub mod attempts;
+pub mod chain;
+pub mod control_path;
+pub mod error;
+pub mod escape;
+pub mod line;
+pub mod lines;
 pub mod record;
+pub mod run_id;
+#[cfg(test)]
+pub(crate) mod samples;
+mod sink;
+pub mod status;
+mod tally;
+pub mod target;
+pub mod verify;
+pub mod writer;
+
+pub use control_path::{UnsafePath, control_path_is_safe};
+pub use error::LedgerError;
+pub use run_id::RunId;
+pub use status::Status;
+pub use target::LedgerTarget;
+pub use verify::{Verification, VerifyError, verify, verify_path};
+pub use writer::{Appended, Ledger, LedgerMode, SealInput, Sealed};

@@ -57,6 +57,35 @@ pub enum Body {
     Seal(Seal),
 }
 
+impl Body {
+    /// The kind's name as the line spells it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Body::Start(_) => "start",
+            Body::Probe(_) => "probe",
+            Body::Denial(_) => "denial",
+            Body::Read(_) => "read",
+            Body::WouldDeny(_) => "would_deny",
+            Body::Gap(_) => "gap",
+            Body::Infrastructure(_) => "infrastructure",
+            Body::Abort(_) => "abort",
+            Body::Seal(_) => "seal",
+        }
+    }
+
+    /// The axis whose evidence the record belongs to; none where it belongs to the run as a whole.
+    pub fn axis(&self) -> Option<Axis> {
+        match self {
+            Body::Denial(denial) | Body::WouldDeny(denial) => Some(denial.axis),
+            Body::Probe(probe) => Some(probe.axis),
+            Body::Gap(gap) => gap.axis,
+            Body::Read(_) => Some(Axis::Filesystem),
+            Body::Infrastructure(_) => Some(Axis::Network),
+            Body::Start(_) | Body::Abort(_) | Body::Seal(_) => None,
+        }
+    }
+}
+
 /// The first record of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
@@ -127,6 +156,18 @@ pub enum Mechanism {
     Landlock,
 }
 
+impl Mechanism {
+    /// The mechanism's name as records spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mechanism::Proxy => "proxy",
+            Mechanism::Firewall => "firewall",
+            Mechanism::Notifier => "notifier",
+            Mechanism::Landlock => "landlock",
+        }
+    }
+}
+
 /// One refused operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Denial {
@@ -152,7 +193,8 @@ pub struct Denial {
     pub reason: String,
     /// Who tried.
     pub subject: Subject,
-    /// Which try at this object in this run it is, from 1. The ledger's writer sets it.
+    /// Which try at this object in this run it is, from 1; the first of them when `count` is above 1. The ledger's
+    /// writer sets it. 0: not known, as more distinct objects were tried than the writer counts (`ledger::attempts`).
     #[serde(default)]
     pub attempt: u64,
     /// How many identical refusals the record stands for.
@@ -166,7 +208,14 @@ fn one() -> u64 {
 
 impl Denial {
     /// A denial seen by what enforced it; the writer numbers the attempt.
-    pub fn observed(axis: Axis, mechanism: Mechanism, operation: &str, object: Object, rule: &str, reason: &str) -> Denial {
+    pub fn observed(
+        axis: Axis,
+        mechanism: Mechanism,
+        operation: &str,
+        object: Object,
+        rule: &str,
+        reason: &str,
+    ) -> Denial {
         Denial {
             evidence: Evidence::EnforcementObserved,
             axis,
@@ -280,6 +329,18 @@ pub enum Outcome {
     Aborted,
 }
 
+impl Outcome {
+    /// The outcome's name as records spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::NotStarted => "not_started",
+            Outcome::Exited => "exited",
+            Outcome::Signaled => "signaled",
+            Outcome::Aborted => "aborted",
+        }
+    }
+}
+
 /// The last record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Seal {
@@ -297,4 +358,7 @@ pub struct Seal {
     pub complete_by_axis: BTreeMap<String, bool>,
     /// The chain's head before this record: SHA-256 of the line before, in hexadecimal.
     pub head: String,
+    /// SHA-256 of this very line with these 64 digits as zeros: a damaged last line shows itself, though no line
+    /// follows that would hold its hash. Against a rewritten one only the head sent out by the status descriptor helps.
+    pub digest: String,
 }

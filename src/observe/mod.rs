@@ -1,1 +1,3 @@
-//! (to be written)
+//! What sees denials that others made.
+pub mod evidence;
+pub mod nflog;

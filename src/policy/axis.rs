@@ -1,7 +1,9 @@
 //! The three axes, the postures on each, and the levels that name a triple of postures.
 
+use super::values::BadValue;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 /// A surface that a policy restricts (paper, Appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,5 +72,18 @@ impl Posture {
 impl fmt::Display for Posture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+impl FromStr for Posture {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Posture, BadValue> {
+        match text {
+            "open" => Ok(Posture::Open),
+            "restricted" => Ok(Posture::Restricted),
+            "locked" => Ok(Posture::Locked),
+            _ => Err(BadValue::new("posture", text, "open, restricted, locked")),
+        }
     }
 }

@@ -1,3 +1,33 @@
 //! What is asked: axes and levels, the file form, the allowlist and the judgement of names and addresses.
+//!
+//! In reading order: what a posture and a level are, how one layer of a policy is written and how layers become the
+//! effective policy, what it says about hosts and addresses, about paths, and about the environment.
 pub mod axis;
+pub mod effective;
+pub mod layer;
+pub mod level;
+pub mod path;
+pub mod show;
+pub mod values;
+
+pub mod allowlist;
+pub mod authority;
+pub mod entry;
+pub mod ranges;
+mod special;
+
+pub mod environment;
+pub mod harness;
+pub mod trees;
+
+pub use allowlist::{Allowlist, Verdict};
+pub use authority::{Authority, BadAuthority, Host, Name};
 pub use axis::{Axis, Posture};
+pub use effective::{Policy, PolicyError, Unholdable};
+pub use entry::{BadEntry, Entry};
+pub use layer::Layer;
+pub use level::{Level, Postures};
+pub use path::PolicyPath;
+pub use ranges::{AddressRules, AddressVerdict};
+pub use trees::Trees;
+pub use values::{BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, User};

@@ -1,1 +1,166 @@
-//! (to be written)
+//! The egress proxy: a process of its own that reads what hostile clients send, judges each request, and connects
+//! only to what was judged.
+//!
+//! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`)
+//! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
+//! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
+//! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
+//! answered before it is recorded.
+
+mod accept;
+mod answer;
+mod body;
+pub mod channel;
+mod client;
+mod core;
+mod dial;
+mod exchange;
+mod field;
+pub mod head;
+mod inflow;
+mod judge;
+pub mod malformed;
+mod pulse;
+pub mod record;
+mod resolve;
+mod response;
+mod target;
+mod tunnel;
+mod wire;
+
+pub use record::{Recorder, Unrecorded};
+pub use resolve::Dns;
+
+use crate::policy::{AddressRules, Allowlist};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{Backlog, listen};
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Everything that the proxy works by, as values: it opens no file.
+#[derive(Debug, Clone)]
+pub struct ProxySpec {
+    /// The names, address literals and ports that are admitted.
+    pub allowlist: Allowlist,
+    /// The addresses that names may resolve to.
+    pub address_rules: AddressRules,
+    /// The host's resolvers and hosts file.
+    pub dns: Dns,
+    /// Deadlines and caps.
+    pub limits: Limits,
+}
+
+/// Deadlines and caps. The defaults serve thousands of connections in a few dozen MiB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a head may take from the moment that it is awaited, whatever arrives meanwhile. On a connection
+    /// that has served a request it counts from the head's first byte. 10 s.
+    pub head: Duration,
+    /// How long a connection may stay silent between two requests. 60 s.
+    pub keep_alive: Duration,
+    /// How long the resolution of one name may take. 10 s.
+    pub resolve: Duration,
+    /// How long connecting to one name's addresses may take altogether. 10 s.
+    pub connect: Duration,
+    /// How long a tunnel or an exchange may pass no byte in either direction. 30 min: a model may think for long.
+    pub idle: Duration,
+    /// Most client connections at once. Fewer where the process's descriptors allow fewer: two each, less 32.
+    /// 16384.
+    pub connections: usize,
+    /// Connections that the kernel queues before they are accepted (listen(2); the sysctl
+    /// `net.core.somaxconn` bounds it). 4096.
+    pub backlog: i32,
+    /// Most addresses that one name may give. 64.
+    pub addresses: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(60),
+            resolve: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(30 * 60),
+            connections: 16384,
+            backlog: 4096,
+            addresses: 64,
+        }
+    }
+}
+
+/// Why the proxy ended. It never ends otherwise, and all its connections end with it.
+#[derive(Debug, thiserror::Error)]
+pub enum ProxyError {
+    /// The listener is reachable from other machines.
+    #[error("the proxy's listener is on {0}; only 127.0.0.0/8 is accepted")]
+    NotLoopback(SocketAddr),
+    /// The listener, the runtime or the resolver could not be set up.
+    #[error("{call}: {cause}")]
+    Setup {
+        /// The system call or step.
+        call: &'static str,
+        /// Its error.
+        cause: io::Error,
+    },
+    /// accept(2) failed for good.
+    #[error("accept: {0}")]
+    Accept(io::Error),
+    /// Something could not be recorded, or the supervisor is gone.
+    #[error(transparent)]
+    Unrecorded(Unrecorded),
+}
+
+fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
+    move |cause| ProxyError::Setup { call, cause }
+}
+
+/// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
+///
+/// Raises the soft limit on descriptors to the hard one first.
+pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<Infallible, ProxyError> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| setup("getrlimit")(e.into()))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| setup("setrlimit")(e.into()))?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(setup("runtime"))?
+        .block_on(serve(listener, spec, recorder))
+}
+
+/// Serves on a loopback listener, within a current-thread runtime, until something ends it.
+///
+/// Errors: see [`ProxyError`]. Dropping the future ends every connection.
+pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<Infallible, ProxyError> {
+    let local = listener.local_addr().map_err(setup("getsockname"))?;
+    if !(local.is_ipv4() && local.ip().is_loopback()) {
+        return Err(ProxyError::NotLoopback(local));
+    }
+    let backlog = Backlog::new(spec.limits.backlog).unwrap_or(Backlog::MAXCONN);
+    listen(&listener, backlog).map_err(|e| setup("listen")(e.into()))?;
+    listener.set_nonblocking(true).map_err(setup("fcntl"))?;
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?;
+
+    let resolver = resolve::Resolver::new(spec.dns).map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
+    let judge = judge::Judge::new(
+        spec.allowlist,
+        spec.address_rules,
+        resolver,
+        local,
+        spec.limits.addresses,
+        spec.limits.resolve,
+    );
+    let core = Rc::new(core::Core::new(judge, recorder, spec.limits));
+    let serving = async {
+        tokio::select! {
+            cause = core.recorder.attend() => ProxyError::Unrecorded(cause),
+            cause = core.failed() => cause,
+            cause = core.write_folds() => cause,
+            cause = accept::accept(listener, core.clone()) => cause,
+        }
+    };
+    Err(tokio::task::LocalSet::new().run_until(serving).await)
+}

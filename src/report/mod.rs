@@ -1,1 +1,6 @@
-//! (to be written)
+//! What a ledger says, for people.
+mod row;
+mod summary;
+pub mod table;
+
+pub use table::{ReportError, report};

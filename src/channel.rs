@@ -1,0 +1,89 @@
+//! Messages between our own processes: one JSON value a packet over an AF_UNIX SOCK_SEQPACKET pair (unix(7)).
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, send, shutdown, socketpair};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// The largest message; a larger one is an error of ours, never truncated.
+const LARGEST: usize = 192 << 10;
+
+/// One end of a pair.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+/// Why a message did not come through.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// A call failed.
+    #[error("{call} between our processes: {errno}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// The message is none of ours, or too large.
+    #[error("message between our processes: {0}")]
+    Form(String),
+    /// The other end is closed: its process has ended.
+    #[error("the other process has ended")]
+    Closed,
+}
+
+fn failed(call: &'static str) -> impl FnOnce(Errno) -> ChannelError {
+    move |errno| match errno {
+        Errno::EPIPE | Errno::ECONNRESET => ChannelError::Closed,
+        errno => ChannelError::Call { call, errno },
+    }
+}
+
+impl Channel {
+    /// A connected pair; both ends close on exec.
+    pub fn pair() -> Result<(Channel, Channel), ChannelError> {
+        let (a, b) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+            .map_err(failed("socketpair"))?;
+        Ok((Channel(a), Channel(b)))
+    }
+
+    /// Sends one message, waiting for room.
+    pub fn send<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
+        let bytes = serde_json::to_vec(message).map_err(|e| ChannelError::Form(e.to_string()))?;
+        if bytes.len() > LARGEST {
+            return Err(ChannelError::Form(format!("{} bytes, more than {LARGEST}", bytes.len())));
+        }
+        loop {
+            match send(self.0.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL) {
+                Err(Errno::EINTR) => {}
+                sent => return sent.map(|_| ()).map_err(failed("send")),
+            }
+        }
+    }
+
+    /// Sends no more: the other end sees its input end once it has read what is under way.
+    pub fn close_our_side(&self) -> Result<(), ChannelError> {
+        shutdown(self.0.as_raw_fd(), Shutdown::Write).map_err(failed("shutdown"))
+    }
+
+    /// Receives one message, waiting for it; [`ChannelError::Closed`] at the end.
+    pub fn receive<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
+        let mut buffer = vec![0; LARGEST];
+        let length = loop {
+            match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
+                Err(Errno::EINTR) => {}
+                received => break received.map_err(failed("recv"))?,
+            }
+        };
+        if length == 0 {
+            return Err(ChannelError::Closed);
+        }
+        serde_json::from_slice(&buffer[..length]).map_err(|e| ChannelError::Form(e.to_string()))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

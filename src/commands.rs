@@ -1,0 +1,67 @@
+//! The subcommands that are no run: each asks, prints and returns its exit status.
+
+use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, VerifyArgs};
+use crate::error::{Error, call};
+use crate::host::Facts;
+use crate::install::account::{Databases, FIRST_UID};
+use crate::ledger::verify_path;
+use crate::plan::{self, describe};
+use crate::policy::{Posture, show};
+use crate::report::report;
+use std::io::{IsTerminal, Write};
+
+/// Does what a subcommand asks.
+pub fn execute(command: &Command) -> Result<i32, Error> {
+    let mut out = std::io::stdout().lock();
+    match command {
+        Command::Run(args) => {
+            drop(out);
+            crate::run::run(args)
+        }
+        Command::Plan(args) => plan(args, &mut out),
+        Command::Policy(PolicyCommand::Show(flags)) => {
+            let text = show::policy_show(&flags.load()?);
+            out.write_all(text.as_bytes()).map_err(call("write"))?;
+            Ok(0)
+        }
+        Command::Policy(PolicyCommand::Check { file }) => {
+            show::policy_check(file, &mut out)?;
+            Ok(0)
+        }
+        Command::Allowlist(AllowlistCommand::Check { targets, policy }) => {
+            let admitted = show::allowlist_check(&policy.load()?, targets, &mut out).map_err(call("write"))?;
+            Ok(i32::from(!admitted))
+        }
+        Command::Verify(args) => verify(args, &mut out),
+        Command::Report(args) => self::report_on(args, &mut out),
+    }
+}
+
+fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
+    let policy = args.policy.load()?;
+    let databases = Databases::read()?;
+    let identity = match (&policy.privilege.user, policy.privilege.posture) {
+        (_, Posture::Open) => None,
+        (Some(user), _) => Some(databases.named(&user.to_string())?),
+        (None, _) => Some(databases.dedicated(FIRST_UID)),
+    };
+    let facts = Facts::gather(&policy, databases, identity, true)?;
+    let plan = plan::plan(policy, &facts, &[])?;
+    let text = if args.json { describe::json(&plan, &facts) } else { describe::text(&plan, &facts) };
+    out.write_all(text.as_bytes()).map_err(call("write"))?;
+    Ok(0)
+}
+
+fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<i32, Error> {
+    let found = verify_path(&args.ledger, args.head.as_ref().map(|head| head.as_str()))?;
+    writeln!(out, "{found}").map_err(call("write"))?;
+    Ok(i32::from(found.exit_code()))
+}
+
+fn report_on(args: &ReportArgs, out: &mut impl Write) -> Result<i32, Error> {
+    let colour = std::io::stdout().is_terminal();
+    for ledger in &args.ledgers {
+        let _verification = report(ledger, out, colour)?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,22 @@
+//! Landlock's scopes (landlock(7), ABI 6): no signal to a process outside, no abstract unix socket made outside.
+
+use super::ConfineError;
+use ::landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+
+/// The ABI that brought the scopes.
+pub const SCOPES_SINCE: ABI = ABI::V6;
+
+/// Restricts the calling thread to its own Landlock domain for signals and abstract unix sockets.
+pub fn restrict_scopes() -> Result<(), ConfineError> {
+    let fail = |e: ::landlock::RulesetError| ConfineError::Landlock(e.to_string());
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)
+        .and_then(|ruleset| ruleset.create())
+        .and_then(|created| created.restrict_self())
+        .map_err(fail)?;
+    if status.ruleset != RulesetStatus::FullyEnforced {
+        return Err(ConfineError::Landlock(format!("the ruleset is {:?}", status.ruleset)));
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Confinement of a freshly forked child, in a fixed order, each step read back: the command and every probe take the very same.
+
+pub mod exec;
+pub mod landlock;
+pub mod seccomp;
+
+use crate::install::account::Identity;
+use crate::mutation;
+use crate::policy::Posture;
+use crate::sys::{self, CapabilitySets};
+use nix::errno::Errno;
+use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid};
+
+/// What a child must become before it may run anything.
+#[derive(Debug, Clone)]
+pub struct Confinement {
+    /// The posture of the privilege axis.
+    pub privilege: Posture,
+    /// Who it becomes; `None` where the privilege axis is open.
+    pub identity: Option<Identity>,
+    /// The seccomp program, made ahead by [`seccomp::program`].
+    pub filter: Vec<u8>,
+    /// Whether the kernel has Landlock's scopes (ABI 6, Linux 6.12).
+    pub scopes: bool,
+}
+
+/// Why a child could not be confined.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// A call failed.
+    #[error("confine {step}: {call}: {errno}")]
+    Call {
+        /// The step of the order.
+        step: &'static str,
+        /// The call.
+        call: &'static str,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// A step that said that it was done was not.
+    #[error("confine {step}: read back {seen}, wanted {wanted}")]
+    ReadBack {
+        /// The step of the order.
+        step: &'static str,
+        /// What the kernel shows.
+        seen: String,
+        /// What it should show.
+        wanted: String,
+    },
+    /// Landlock refused the ruleset.
+    #[error("confine landlock: {0}")]
+    Landlock(String),
+    /// The process has other threads, which would keep their privilege.
+    #[error("confine: the process has {0} threads, not one")]
+    Threads(usize),
+}
+
+fn failed(step: &'static str, call: &'static str) -> impl FnOnce(Errno) -> ConfineError {
+    move |errno| ConfineError::Call { step, call, errno }
+}
+
+fn wanted<T: PartialEq + std::fmt::Debug>(step: &'static str, seen: T, wanted: T) -> Result<(), ConfineError> {
+    if seen == wanted {
+        return Ok(());
+    }
+    Err(ConfineError::ReadBack { step, seen: format!("{seen:?}"), wanted: format!("{wanted:?}") })
+}
+
+impl Confinement {
+    /// Confines the calling process, which must have one thread. Descriptors from `first_closed` up are closed.
+    pub fn enter(&self, first_closed: u32) -> Result<(), ConfineError> {
+        let threads = sys::thread_count().map_err(failed("threads", "read"))?;
+        if threads != 1 {
+            return Err(ConfineError::Threads(threads));
+        }
+        // Descriptors first: one that leads outside would undo everything that follows.
+        if !mutation::left_out("descriptors") {
+            sys::close_from(first_closed, false).map_err(failed("descriptors", "close_range"))?;
+        }
+        let Some(identity) = &self.identity else {
+            return Ok(());
+        };
+        let locked = self.privilege == Posture::Locked;
+        // Keys while the caller's session keyring is still the one to be left (case P08).
+        if !mutation::left_out("keyring") {
+            keyring()?;
+        }
+        // The bounding set needs SETPCAP, which the next steps give up.
+        if locked && !mutation::left_out("bounding") {
+            empty_bounding_set()?;
+        }
+        // Without no_new_privs a filter is loaded while SYS_ADMIN is held, so that set-id programs still work.
+        if !locked && !mutation::left_out("seccomp") {
+            self.load_filter()?;
+        }
+        // Groups before ids: setgroups needs SETGID, which leaves with the uid.
+        if !mutation::left_out("groups") {
+            drop_groups()?;
+        }
+        if !mutation::left_out("ids") {
+            become_identity(identity.uid, identity.gid)?;
+        }
+        // A change of uid clears neither the inheritable set nor, under KEEP_CAPS, the permitted one (case P01).
+        if !mutation::left_out("capabilities") {
+            empty_capability_sets()?;
+        }
+        if locked {
+            // Before Landlock and seccomp, which an unprivileged process may only load under it.
+            if !mutation::left_out("no-new-privs") {
+                nix::sys::prctl::set_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
+                let held = nix::sys::prctl::get_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
+                wanted("no_new_privs", held, true)?;
+            }
+            if self.scopes && !mutation::left_out("landlock") {
+                landlock::restrict_scopes()?;
+            }
+            // Last: the filter refuses calls that the steps above make.
+            if !mutation::left_out("seccomp") {
+                self.load_filter()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load_filter(&self) -> Result<(), ConfineError> {
+        sys::load_seccomp(&self.filter).map_err(failed("seccomp", "seccomp"))?;
+        wanted("seccomp", sys::seccomp_mode().map_err(failed("seccomp", "prctl"))?, 2)
+    }
+}
+
+fn keyring() -> Result<(), ConfineError> {
+    let before = match sys::session_keyring() {
+        Ok(serial) => serial,
+        // A kernel without keyrings, or a container whose filter refuses them, has none to leave.
+        Err(Errno::ENOSYS | Errno::EPERM) => return Ok(()),
+        Err(Errno::ENOKEY) => 0,
+        Err(errno) => return Err(failed("session keyring", "keyctl")(errno)),
+    };
+    sys::join_new_session_keyring().map_err(failed("session keyring", "keyctl"))?;
+    let after = sys::session_keyring().map_err(failed("session keyring", "keyctl"))?;
+    if after == before {
+        return wanted("session keyring", "the caller's", "a new one");
+    }
+    Ok(())
+}
+
+/// The numbers of all capabilities that the running kernel knows, found by asking until it says EINVAL.
+pub fn known_capabilities() -> Result<std::ops::Range<u32>, Errno> {
+    for number in 0..u64::BITS {
+        match sys::bounding_has(number) {
+            Ok(_) => {}
+            Err(Errno::EINVAL) => return Ok(0..number),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(0..u64::BITS)
+}
+
+fn empty_bounding_set() -> Result<(), ConfineError> {
+    let step = "bounding set";
+    let all = known_capabilities().map_err(failed(step, "prctl"))?;
+    // SETPCAP last would do too: the drop looks at the effective set, not at the bounding set.
+    for number in all.clone() {
+        sys::bounding_drop(number).map_err(failed(step, "prctl"))?;
+    }
+    for number in all {
+        wanted(step, sys::bounding_has(number).map_err(failed(step, "prctl"))?, false)?;
+    }
+    Ok(())
+}
+
+fn drop_groups() -> Result<(), ConfineError> {
+    setgroups(&[]).map_err(failed("groups", "setgroups"))?;
+    wanted("groups", getgroups().map_err(failed("groups", "getgroups"))?, Vec::new())
+}
+
+fn become_identity(uid: Uid, gid: Gid) -> Result<(), ConfineError> {
+    setresgid(gid, gid, gid).map_err(failed("gid", "setresgid"))?;
+    setresuid(uid, uid, uid).map_err(failed("uid", "setresuid"))?;
+    let gids = getresgid().map_err(failed("gid", "getresgid"))?;
+    let uids = getresuid().map_err(failed("uid", "getresuid"))?;
+    // setfsuid with an id that cannot be set returns the one in force (setfsuid(2)).
+    let fs = (setfsuid(Uid::from_raw(u32::MAX)), setfsgid(Gid::from_raw(u32::MAX)));
+    wanted("gid", [gids.real, gids.effective, gids.saved, fs.1], [gid; 4])?;
+    wanted("uid", [uids.real, uids.effective, uids.saved, fs.0], [uid; 4])
+}
+
+fn empty_capability_sets() -> Result<(), ConfineError> {
+    let step = "capability sets";
+    sys::ambient_clear().map_err(failed(step, "prctl"))?;
+    sys::capset(CapabilitySets::default()).map_err(failed(step, "capset"))?;
+    wanted(step, sys::capget().map_err(failed(step, "capget"))?, CapabilitySets::default())?;
+    for number in known_capabilities().map_err(failed(step, "prctl"))? {
+        wanted("ambient set", sys::ambient_has(number).map_err(failed(step, "prctl"))?, false)?;
+    }
+    Ok(())
+}

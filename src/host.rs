@@ -1,0 +1,329 @@
+//! What this kernel and container offer: facts, found by trying, and no decisions.
+
+pub mod survey;
+
+use crate::confine::landlock;
+use crate::install::account::{AccountError, Databases, Identity};
+use crate::install::firewall;
+use crate::install::workspace::{IdMapping, WorkspaceError};
+use crate::policy::{Policy, Posture, Trees};
+use crate::proxy::Dns;
+use crate::sys::{self, Fork, MountAttr};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::wait::waitpid;
+use nix::unistd::{geteuid, getpid, pipe2, read, write};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// CAP_NET_ADMIN (capabilities(7)).
+pub const NET_ADMIN: u32 = 12;
+/// CAP_SYS_ADMIN.
+pub const SYS_ADMIN: u32 = 21;
+/// CAP_SETPCAP.
+pub const SETPCAP: u32 = 8;
+
+/// The facts that a plan is made from.
+#[derive(Debug)]
+pub struct Facts {
+    /// The effective uid.
+    pub uid: u32,
+    /// The effective capabilities, a bit each.
+    pub capabilities: u64,
+    /// Whether this process is PID 1 of its namespace.
+    pub is_init: bool,
+    /// The account databases.
+    pub databases: Databases,
+    /// Whom the command would run as; `None` where the privilege axis is open.
+    pub identity: Option<Identity>,
+    /// A process that the identity's uid already has.
+    pub identity_process: Option<i32>,
+    /// What of the wall this kernel can hold; `None` where it was not tried.
+    pub firewall: Option<Result<firewall::Support, String>>,
+    /// Whether a mount namespace can be made and its mounts changed; `None` where none is wanted.
+    pub mounts: Option<Result<(), String>>,
+    /// Whether Landlock's scopes could be put in force, tried in the same child.
+    pub scopes: bool,
+    /// The resolvers and the hosts file.
+    pub dns: Dns,
+    /// The addresses of this machine's interfaces.
+    pub own_addresses: Vec<IpAddr>,
+    /// What is at each path that the policy speaks of.
+    pub paths: BTreeMap<PathBuf, PathFact>,
+    /// The id mapping for workspaces, where one was needed and could be made.
+    pub id_mapping: Option<IdMapping>,
+    /// The path of this program's own file, if it has one here.
+    pub executable: Option<PathBuf>,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathFact {
+    /// Nothing.
+    Missing,
+    /// Something that a symbolic link of a user other than root leads to, so that the user decides what it is.
+    Untrusted {
+        /// The link.
+        link: PathBuf,
+    },
+    /// It cannot be looked at.
+    Unreadable(String),
+    /// A file or directory.
+    Present {
+        /// Its path without symbolic links.
+        real: PathBuf,
+        /// Whether it is a directory.
+        directory: bool,
+        /// Whether the command's ids may write it.
+        writable: bool,
+        /// Why it cannot be mounted with exchanged ids, where that was tried; empty where it can.
+        idmap: Option<String>,
+    },
+}
+
+/// A fact could not be had at all.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The account databases.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// A call.
+    #[error("{call}: {errno}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// The id mapping.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+}
+
+fn failed(call: &'static str) -> impl FnOnce(Errno) -> HostError {
+    move |errno| HostError::Call { call, errno }
+}
+
+impl Facts {
+    /// Finds what the plan for `policy` needs to know.
+    ///
+    /// `thorough` tries the firewall as well. A run needs not: putting up the wall is the same trial, and it is not cheap.
+    pub fn gather(policy: &Policy, databases: Databases, identity: Option<Identity>, thorough: bool) -> Result<Facts, HostError> {
+        let postures = policy.postures();
+        let wall =
+            postures.network > Posture::Open || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
+        let tried = identity.is_some().then(try_mounts_and_scopes).transpose()?;
+        let identity_process = identity.as_ref().and_then(|i| process_of(i.uid.as_raw()));
+        let mut facts = Facts {
+            uid: geteuid().as_raw(),
+            capabilities: sys::capget().map_err(failed("capget"))?.effective,
+            is_init: getpid().as_raw() == 1,
+            databases,
+            identity_process,
+            firewall: (wall && thorough).then(|| firewall::probe_support().map_err(|e| e.to_string())),
+            mounts: tried.as_ref().map(|t| t.mounts.clone()),
+            scopes: tried.is_some_and(|t| t.scopes),
+            dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),
+            own_addresses: own_addresses()?,
+            paths: BTreeMap::new(),
+            id_mapping: None,
+            executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
+            identity,
+        };
+        facts.look_at_paths(policy)?;
+        Ok(facts)
+    }
+
+    fn look_at_paths(&mut self, policy: &Policy) -> Result<(), HostError> {
+        let Some(identity) = self.identity.clone() else { return Ok(()) };
+        let trees = Trees::of(policy, &identity.home);
+        let asked = workspaces(policy, &identity.home);
+        for path in trees.read_only.iter().chain(&trees.writable).chain(&trees.read_only_within).chain(&asked) {
+            let fact = look_at(path, &identity);
+            self.paths.insert(path.clone(), fact);
+        }
+        let in_home = |path: &Path| path.starts_with(&identity.home);
+        let root_owned = |fact: &PathFact| match fact {
+            PathFact::Present { real, directory: true, writable: false, .. } => {
+                std::fs::symlink_metadata(real).is_ok_and(|m| m.uid() == 0)
+            }
+            _ => false,
+        };
+        let wanted: Vec<PathBuf> = trees
+            .writable
+            .iter()
+            .chain(&asked)
+            .filter(|p| !in_home(p) && self.paths.get(*p).is_some_and(root_owned))
+            .cloned()
+            .collect();
+        if wanted.is_empty() || !matches!(self.mounts, Some(Ok(()))) {
+            return Ok(());
+        }
+        // Without user namespaces there is no mapping: the workspace's ownership is changed instead.
+        let mapping = IdMapping::new(identity.uid, identity.gid);
+        for path in wanted {
+            if let Some(PathFact::Present { real, idmap, .. }) = self.paths.get_mut(&path) {
+                *idmap = Some(match &mapping {
+                    Ok(mapping) => mapping.fits(real).map_or_else(|errno| format!("mount_setattr: {errno}"), |()| String::new()),
+                    Err(error) => error.to_string(),
+                });
+            }
+        }
+        self.id_mapping = mapping.ok();
+        Ok(())
+    }
+
+    /// Whether a capability is effective.
+    pub fn has(&self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 == 1
+    }
+
+    /// The facts for the start record and for `plan --json`.
+    pub fn to_json(&self) -> BTreeMap<String, Value> {
+        let outcome = |tried: &Option<Result<(), String>>| match tried {
+            None => json!("not tried"),
+            Some(Ok(())) => json!(true),
+            Some(Err(cause)) => json!(cause),
+        };
+        let wall = self.firewall.as_ref().map(|tried| match tried {
+            Ok(support) if support.complete() => Ok(()),
+            Ok(support) => Err(support.missing.join("; ")),
+            Err(cause) => Err(cause.clone()),
+        });
+        BTreeMap::from([
+            ("kernel".into(), json!(kernel())),
+            ("uid".into(), json!(self.uid)),
+            ("pid_1".into(), json!(self.is_init)),
+            ("capabilities".into(), json!(format!("{:x}", self.capabilities))),
+            ("nftables".into(), outcome(&wall)),
+            ("mounts".into(), outcome(&self.mounts)),
+            ("landlock_scopes".into(), json!(self.scopes)),
+            ("id_mapping".into(), json!(self.id_mapping.is_some())),
+        ])
+    }
+}
+
+/// The paths that are the command's to work in, at every level that gives it an identity of its own: levels are nested,
+/// so what the stricter one lets be written must be writable under the milder one too.
+pub fn workspaces(policy: &Policy, home: &Path) -> Vec<PathBuf> {
+    let named = policy.filesystem.writable.iter().chain(&policy.filesystem.workspace).map(|p| p.resolve(home));
+    ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named).collect()
+}
+
+/// The kernel's release, for records only: nothing is decided by it.
+fn kernel() -> String {
+    nix::sys::utsname::uname().map_or_else(|e| e.to_string(), |u| u.release().to_string_lossy().into_owned())
+}
+
+fn file(path: &str) -> Vec<u8> {
+    // A missing resolv.conf or hosts file means what an empty one means (resolv.conf(5), hosts(5)).
+    std::fs::read(path).unwrap_or_default()
+}
+
+fn own_addresses() -> Result<Vec<IpAddr>, HostError> {
+    let interfaces = nix::ifaddrs::getifaddrs().map_err(failed("getifaddrs"))?;
+    let addresses = interfaces.filter_map(|i| {
+        let address = i.address?;
+        let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+    });
+    Ok(addresses.collect())
+}
+
+struct Tried {
+    mounts: Result<(), String>,
+    scopes: bool,
+}
+
+/// Tries what the stage and the confinement will do, in a child that ends with it.
+fn try_mounts_and_scopes() -> Result<Tried, HostError> {
+    let (report, answer) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
+    match sys::fork_single_threaded().map_err(failed("fork"))? {
+        Fork::Child => {
+            let (step, errno) = try_mounts().err().unwrap_or((0, Errno::UnknownErrno));
+            let scopes = nix::sys::prctl::set_no_new_privs().is_ok() && landlock::restrict_scopes().is_ok();
+            let told = write(&answer, &[step, errno as i32 as u8, u8::from(scopes)]);
+            sys::exit_now(i32::from(told != Ok(3)));
+        }
+        Fork::Parent(child) => {
+            drop(answer);
+            let mut told = [0; 3];
+            let length = read(&report, &mut told).map_err(failed("read"))?;
+            waitpid(child, None).map_err(failed("waitpid"))?;
+            let step = STEPS.get(usize::from(told[0]));
+            let mounts = match (length, told[0], step) {
+                (3, 0, _) => Ok(()),
+                (3, _, Some(step)) => Err(format!("{step}: {}", Errno::from_raw(i32::from(told[1])))),
+                _ => Err("the child that tried ended early".into()),
+            };
+            Ok(Tried { mounts, scopes: length == 3 && told[2] == 1 })
+        }
+    }
+}
+
+const STEPS: [&str; 6] = ["", "unshare", "mount", "open_tree", "mount_setattr", "fsmount"];
+
+fn try_mounts() -> Result<(), (u8, Errno)> {
+    let at = |step: u8| move |errno| (step, errno);
+    unshare(CloneFlags::CLONE_NEWNS).map_err(at(1))?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
+    let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
+    let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };
+    sys::mount_setattr(tree.as_fd(), false, &attr).map_err(at(4))?;
+    sys::new_tmpfs(0o700, 0).map(|_| ()).map_err(at(5))
+}
+
+/// A process of this uid, by any of its four uids.
+fn process_of(uid: u32) -> Option<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    pids.find(|pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
+        uids.split_whitespace().any(|u| u.parse() == Ok(uid))
+    })
+}
+
+fn look_at(path: &Path, identity: &Identity) -> PathFact {
+    match first_untrusted_link(path) {
+        Ok(None) => {}
+        Ok(Some(link)) => return PathFact::Untrusted { link },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return PathFact::Missing,
+        Err(e) => return PathFact::Unreadable(e.to_string()),
+    }
+    let seen = path.canonicalize().and_then(|real| std::fs::symlink_metadata(&real).map(|meta| (real, meta)));
+    match seen {
+        Ok((real, meta)) => {
+            let (mode, uid, gid) = (meta.mode(), meta.uid(), meta.gid());
+            let bit = if uid == identity.uid.as_raw() {
+                0o200
+            } else if gid == identity.gid.as_raw() {
+                0o020
+            } else {
+                0o002
+            };
+            PathFact::Present { real, directory: meta.is_dir(), writable: mode & bit != 0, idmap: None }
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => PathFact::Missing,
+        Err(e) => PathFact::Unreadable(e.to_string()),
+    }
+}
+
+/// The first symbolic link on the way to `path` that does not belong to root: its owner could lead us anywhere.
+fn first_untrusted_link(path: &Path) -> std::io::Result<Option<PathBuf>> {
+    let mut so_far = PathBuf::new();
+    for component in path.components() {
+        so_far.push(component);
+        let meta = std::fs::symlink_metadata(&so_far)?;
+        if meta.is_symlink() && meta.uid() != 0 {
+            return Ok(Some(so_far));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,366 @@
+//! nftables expressions: how a rule of ours is spelled for the kernel, and how one that the kernel holds is compared
+//! with it (linux/netfilter/nf_tables.h; the attribute names are the header's).
+//!
+//! What netlink-packet-netfilter has no type for (counter, ct, log, reject) is spelled here attribute by attribute.
+
+use ipnet::IpNet;
+use netlink_packet_core::{DefaultNla, NLA_TYPE_MASK, Nla};
+use netlink_packet_netfilter::nftables::{
+    Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta,
+    MetaKey, Operator, Payload, Register, Verdict, VerdictAttribute,
+};
+use std::net::IpAddr;
+
+const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
+const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
+const NFT_CT_STATE: u32 = 0;
+const NFT_CT_DIRECTION: u32 = 1;
+const NFTA_CT_DREG: u16 = 1;
+const NFTA_CT_KEY: u16 = 2;
+const NFTA_COUNTER_PACKETS: u16 = 2;
+const NFTA_LOG_GROUP: u16 = 1;
+const NFTA_LOG_PREFIX: u16 = 2;
+const NFTA_LOG_SNAPLEN: u16 = 3;
+const NFTA_REJECT_TYPE: u16 = 1;
+const NFTA_REJECT_ICMP_CODE: u16 = 2;
+const NFT_REJECT_TCP_RST: u32 = 1;
+const NFT_REJECT_ICMPX_UNREACH: u32 = 2;
+const NFT_REJECT_ICMPX_PORT_UNREACH: u8 = 1;
+
+/// Bytes of a refused packet that are logged: both headers with room for options and extension headers.
+pub(crate) const SNAPLEN: u32 = 128;
+
+/// Which address of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Destination,
+}
+
+/// One rule, built from left to right as it is read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rule {
+    expressions: Vec<Expressions>,
+}
+
+impl Rule {
+    /// A rule without conditions.
+    pub(super) fn any() -> Rule {
+        Rule::default()
+    }
+
+    /// `meta KEY VALUE`; `value` in the register's own form.
+    pub(super) fn meta(mut self, key: MetaKey, value: &[u8]) -> Rule {
+        self.push(Expressions::Meta(vec![
+            Meta::DestinationRegister(Register::Reg1),
+            Meta::Key(key),
+        ]));
+        self.compare(Operator::Equal, value)
+    }
+
+    /// `meta skuid UID`: the socket's file was opened by this uid.
+    pub(super) fn opened_by(self, uid: u32) -> Rule {
+        self.meta(MetaKey::SocketUserId, &uid.to_ne_bytes())
+    }
+
+    /// `meta l4proto N`.
+    pub(super) fn protocol(self, number: u8) -> Rule {
+        self.meta(MetaKey::L4Proto, &[number])
+    }
+
+    /// `ct state established ct direction reply`.
+    pub(super) fn reply(mut self) -> Rule {
+        // NF_CT_STATE_BIT(IP_CT_ESTABLISHED); the register holds one bit, in the host's byte order.
+        for (key, value) in [
+            (NFT_CT_STATE, &2u32.to_ne_bytes()[..]),
+            (NFT_CT_DIRECTION, &[1]),
+        ] {
+            self.push(other(
+                "ct",
+                vec![
+                    DefaultNla::new(
+                        NFTA_CT_DREG,
+                        u32::from(Register::Reg1).to_be_bytes().to_vec(),
+                    ),
+                    DefaultNla::new(NFTA_CT_KEY, key.to_be_bytes().to_vec()),
+                ],
+            ));
+            self = self.compare(Operator::Equal, value);
+        }
+        self
+    }
+
+    /// `meta nfproto 4|6`, then `ip[6] saddr|daddr NET`.
+    pub(super) fn address(mut self, side: Side, net: IpNet) -> Rule {
+        let source = side == Side::Source;
+        let (nfproto, offset, mask, network) = match net {
+            IpNet::V4(net) => (
+                libc::NFPROTO_IPV4,
+                if source { 12 } else { 16 },
+                net.netmask().octets().to_vec(),
+                net.network().octets().to_vec(),
+            ),
+            IpNet::V6(net) => (
+                libc::NFPROTO_IPV6,
+                if source { 8 } else { 24 },
+                net.netmask().octets().to_vec(),
+                net.network().octets().to_vec(),
+            ),
+        };
+        self = self.meta(MetaKey::Nfproto, &[nfproto as u8]);
+        self.load(NFT_PAYLOAD_NETWORK_HEADER, offset, network.len() as u32);
+        if net.prefix_len() < net.max_prefix_len() {
+            self.mask(&mask);
+        }
+        self.compare(Operator::Equal, &network)
+    }
+
+    /// A header of `family` whose byte `offset`, masked, relates to `value` as `operator` says.
+    pub(super) fn header_byte(
+        mut self,
+        family: i32,
+        offset: u32,
+        mask: u8,
+        operator: Operator,
+        value: u8,
+    ) -> Rule {
+        self = self.meta(MetaKey::Nfproto, &[family as u8]);
+        self.load(NFT_PAYLOAD_NETWORK_HEADER, offset, 1);
+        if mask != 0xff {
+            self.mask(&[mask]);
+        }
+        self.compare(operator, &[value])
+    }
+
+    /// `th dport PORT`; the caller has made sure that the protocol has ports.
+    pub(super) fn port(mut self, port: u16) -> Rule {
+        self.load(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
+        self.compare(Operator::Equal, &port.to_be_bytes())
+    }
+
+    /// `counter log group GROUP prefix "RUN RULE" snaplen 128`.
+    pub(super) fn recorded(mut self, run: &str, rule: &str, group: u16) -> Rule {
+        self.push(other("counter", Vec::new()));
+        let mut prefix = format!("{run} {rule}").into_bytes();
+        prefix.push(0);
+        self.push(other(
+            "log",
+            vec![
+                DefaultNla::new(NFTA_LOG_GROUP, group.to_be_bytes().to_vec()),
+                DefaultNla::new(NFTA_LOG_PREFIX, prefix),
+                DefaultNla::new(NFTA_LOG_SNAPLEN, SNAPLEN.to_be_bytes().to_vec()),
+            ],
+        ));
+        self
+    }
+
+    /// `meta l4proto tcp reject with tcp reset`.
+    pub(super) fn reset(self) -> Rule {
+        let mut rule = self.protocol(libc::IPPROTO_TCP as u8);
+        let kind = DefaultNla::new(NFTA_REJECT_TYPE, NFT_REJECT_TCP_RST.to_be_bytes().to_vec());
+        rule.push(other("reject", vec![kind]));
+        rule
+    }
+
+    /// `reject with icmpx port-unreachable`.
+    pub(super) fn unreachable(mut self) -> Rule {
+        self.push(other(
+            "reject",
+            vec![
+                DefaultNla::new(
+                    NFTA_REJECT_TYPE,
+                    NFT_REJECT_ICMPX_UNREACH.to_be_bytes().to_vec(),
+                ),
+                DefaultNla::new(NFTA_REJECT_ICMP_CODE, vec![NFT_REJECT_ICMPX_PORT_UNREACH]),
+            ],
+        ));
+        self
+    }
+
+    /// `accept`.
+    pub(super) fn accept(self) -> Rule {
+        self.verdict(Verdict::Other(libc::NF_ACCEPT as u32), None)
+    }
+
+    /// `drop`.
+    pub(super) fn discard(self) -> Rule {
+        self.verdict(Verdict::Other(libc::NF_DROP as u32), None)
+    }
+
+    /// `return`.
+    pub(super) fn back(self) -> Rule {
+        self.verdict(Verdict::Return, None)
+    }
+
+    /// `jump CHAIN`.
+    pub(super) fn jump(self, chain: &str) -> Rule {
+        self.verdict(Verdict::Jump, Some(chain))
+    }
+
+    /// `goto CHAIN`.
+    pub(super) fn goto(self, chain: &str) -> Rule {
+        self.verdict(Verdict::Goto, Some(chain))
+    }
+
+    /// The rule as `NFTA_RULE_EXPRESSIONS` holds it.
+    pub(super) fn attributes(&self) -> Vec<ListAttribute<ExpressionAttribute>> {
+        self.expressions
+            .iter()
+            .cloned()
+            .map(ListAttribute::from)
+            .collect()
+    }
+
+    fn push(&mut self, expression: Expressions) {
+        self.expressions.push(expression);
+    }
+
+    fn load(&mut self, base: u32, offset: u32, length: u32) {
+        self.push(Expressions::Payload(vec![
+            Payload::DestinationRegister(Register::Reg1),
+            Payload::Base(base),
+            Payload::Offset(offset),
+            Payload::Len(length),
+        ]));
+    }
+
+    fn mask(&mut self, mask: &[u8]) {
+        self.push(Expressions::Bitwise(vec![
+            Bitwise::SourceRegister(Register::Reg1),
+            Bitwise::DestinationRegister(Register::Reg1),
+            Bitwise::Length(mask.len() as u32),
+            Bitwise::Mask(DataAttribute::Value(mask.to_vec())),
+            Bitwise::Xor(DataAttribute::Value(vec![0; mask.len()])),
+            // NFT_BITWISE_MASK_XOR, which the kernel says of its own since 5.6.
+            Bitwise::Op(0),
+        ]));
+    }
+
+    fn compare(mut self, operator: Operator, value: &[u8]) -> Rule {
+        self.push(Expressions::Cmp(vec![
+            Cmp::SourceRegister(Register::Reg1),
+            Cmp::Op(operator),
+            Cmp::Data(DataAttribute::Value(value.to_vec())),
+        ]));
+        self
+    }
+
+    fn verdict(mut self, verdict: Verdict, chain: Option<&str>) -> Rule {
+        let mut attributes = vec![VerdictAttribute::Code(verdict)];
+        attributes.extend(chain.map(|name| VerdictAttribute::Chain(name.to_owned())));
+        self.push(Expressions::Immediate(vec![
+            Immediate::DestinationRegister(Register::Verdict),
+            Immediate::Data(DataAttribute::Verdict(attributes)),
+        ]));
+        self
+    }
+}
+
+/// A single address as a network.
+pub(super) fn host(address: IpAddr) -> IpNet {
+    IpNet::from(address)
+}
+
+fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
+    Expressions::Other {
+        expression_type: name.to_owned(),
+        attributes,
+    }
+}
+
+/// An expression by name, its attributes by number.
+pub(super) type Meaning = (String, Vec<(u16, Vec<u8>)>);
+
+/// A rule's meaning without what the kernel adds: a counter's state is left out. Two rules with the same meaning are
+/// the same rule.
+pub(super) fn meaning(rule: &[ListAttribute<ExpressionAttribute>]) -> Vec<Meaning> {
+    rule.iter()
+        .map(|element| match element {
+            ListAttribute::Element(attributes) => expression_meaning(attributes),
+            unknown => (
+                "?".to_owned(),
+                vec![(unknown.kind() & NLA_TYPE_MASK, value(unknown))],
+            ),
+        })
+        .collect()
+}
+
+fn expression_meaning(attributes: &[ExpressionAttribute]) -> Meaning {
+    let mut name = String::new();
+    let mut parts = Vec::new();
+    for attribute in attributes {
+        match attribute {
+            ExpressionAttribute::Name(found) => name = found.clone(),
+            ExpressionAttribute::Data(data) => parts.extend(match data {
+                Expressions::Bitwise(list) => numbered(list),
+                Expressions::Cmp(list) => numbered(list),
+                Expressions::Immediate(list) => numbered(list),
+                Expressions::Lookup(list) => numbered(list),
+                Expressions::Meta(list) => numbered(list),
+                Expressions::Payload(list) => numbered(list),
+                Expressions::Unknown(list) => numbered(list),
+                Expressions::Other { attributes, .. } => numbered(attributes),
+                unknown => vec![(u16::MAX, format!("{unknown:?}").into_bytes())],
+            }),
+            unknown => parts.push((unknown.kind() & NLA_TYPE_MASK, value(unknown))),
+        }
+    }
+    if name == "counter" {
+        parts.clear();
+    }
+    parts.sort();
+    (name, parts)
+}
+
+fn numbered<T: Nla>(list: &[T]) -> Vec<(u16, Vec<u8>)> {
+    list.iter()
+        .map(|attribute| (attribute.kind() & NLA_TYPE_MASK, value(attribute)))
+        .collect()
+}
+
+fn value<T: Nla>(attribute: &T) -> Vec<u8> {
+    let mut bytes = vec![0; attribute.value_len()];
+    attribute.emit_value(&mut bytes);
+    bytes
+}
+
+/// The name that a rule logs and its packet count, of a rule that has both.
+pub(super) fn counted(rule: &[ListAttribute<ExpressionAttribute>]) -> Option<(String, u64)> {
+    let mut prefix = None;
+    let mut packets = None;
+    for element in rule {
+        let ListAttribute::Element(attributes) = element else {
+            continue;
+        };
+        for attribute in attributes {
+            let ExpressionAttribute::Data(Expressions::Other {
+                expression_type,
+                attributes,
+            }) = attribute
+            else {
+                continue;
+            };
+            let find = |kind| {
+                attributes
+                    .iter()
+                    .find(|a| a.kind() & NLA_TYPE_MASK == kind)
+                    .map(value)
+            };
+            match expression_type.as_str() {
+                "log" => prefix = find(NFTA_LOG_PREFIX),
+                "counter" => packets = find(NFTA_COUNTER_PACKETS),
+                _ => {}
+            }
+        }
+    }
+    let packets = u64::from_be_bytes(packets?.try_into().ok()?);
+    let prefix = String::from_utf8(prefix?).ok()?;
+    let (_, rule) = prefix.trim_end_matches('\0').split_once(' ')?;
+    Some((rule.to_owned(), packets))
+}
+
+/// The bytes of a rule's expressions, to see what a batch weighs.
+#[cfg(test)]
+pub(super) fn weight(rule: &Rule) -> usize {
+    netlink_packet_core::Emitable::buffer_len(&rule.attributes().as_slice())
+}

@@ -1,0 +1,363 @@
+//! What the wall says: the chains and rules of one run's table, as a pure function of what was asked.
+//!
+//! ```text
+//! output, priority -190  early   meta skuid UID jump judge
+//! output, priority  300  late    meta skuid UID jump judge
+//! postrouting, prio 300  exit    meta skuid UID jump leaving      (egress restricted)
+//!
+//! judge       answers in conversations that others opened ............ accept
+//!             control-plane ports .................................... control-plane
+//!             (egress open: the rest is accepted)
+//!             IPv4 options, IPv6 extension headers ................... default-deny
+//!             the proxy .............................................. accept
+//!             DNS ports anywhere, the host's resolvers ............... dns
+//!             metadata addresses ..................................... metadata
+//!             over `lo`, between this machine's own addresses ........ as `loopback` says
+//!             private and special-purpose ranges ..................... private-range
+//!             everything else ........................................ default-deny
+//! leaving     whatever leaves by a device other than `lo` and is no answer is dropped
+//! ```
+//!
+//! `early` comes after connection tracking (-200) and before address translation (-100), so that Docker's and others'
+//! rules can't turn a refused destination into an admitted one. `late` judges again what those rules made of an
+//! admitted one.
+//!
+//! # Answers
+//! `ct direction reply` alone would also hold for ICMP errors related to a conversation; `ct state established`
+//! keeps those out. A packet that connection tracking was told to leave alone matches neither and is judged like any
+//! other, so the failure is a refusal.
+//!
+//! A conversation is "opened by others" if its first packet was not the command's. The command could forge that:
+//! `IPV6_FREEBIND` needs no privilege and lets a datagram carry any IPv6 source, so one sent over `lo` with the
+//! source of a host outside would make the command's own next packets to that host an answer. Hence what is admitted
+//! over `lo` must have one of this machine's addresses on both sides. With egress open nothing is admitted over `lo`
+//! apart from the rest, and only TCP answers are accepted ahead of the control-plane ports: a forged opening of a TCP
+//! conversation leads nowhere, as the host outside has sent no SYN.
+//!
+//! What remains is what is meant: whoever outside can send to this machine can hold a conversation with the command,
+//! for as long as connection tracking remembers it (for UDP 30 to 120 seconds after the last packet).
+//!
+//! # Own addresses
+//! `meta oif` in an output chain is the device chosen before address translation, so in `late` it can't be relied on:
+//! a destination must also be one of this machine's addresses as they were at installation. An address that the
+//! machine gains later is refused like any other (fail closed).
+//!
+//! # What no rule on a socket's uid can see
+//! Packets of sockets that the kernel opens on a process's behalf have no opener: `AF_SMC`, `AF_RXRPC`, `AF_RDS`,
+//! `AF_TIPC`, the first packet of a further MPTCP subflow (what follows it is judged), and group membership reports
+//! (IGMP, MLD). The families are refused by seccomp, not here.
+
+use super::expression::{Rule, Side, host};
+use super::{Egress, Loopback, WallSpec};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use netlink_packet_netfilter::nftables::{MetaKey, Operator};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The rule names that denials carry.
+pub const RULES: [&str; 5] = [CONTROL_PLANE, DNS, METADATA, PRIVATE_RANGE, DEFAULT_DENY];
+pub(super) const CONTROL_PLANE: &str = "control-plane";
+pub(super) const DNS: &str = "dns";
+pub(super) const METADATA: &str = "metadata";
+pub(super) const PRIVATE_RANGE: &str = "private-range";
+pub(super) const DEFAULT_DENY: &str = "default-deny";
+
+/// After `NF_IP_PRI_CONNTRACK` (-200), before `NF_IP_PRI_NAT_DST` (-100).
+pub(super) const EARLY: i32 = -190;
+/// After every translation; `NF_IP_PRI_CONNTRACK_HELPER` is 300 too and translates nothing.
+pub(super) const LATE: i32 = 300;
+
+/// Names (53), names over TLS (853), multicast names (5353) and link-local names (5355).
+pub(super) const DNS_PORTS: [u16; 4] = [53, 853, 5353, 5355];
+/// Docker's resolver and systemd's two: there whether resolv.conf names them or not.
+const FORWARDERS: [IpAddr; 3] = [
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)),
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53)),
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, 54)),
+];
+/// The protocols whose header begins with a source and a destination port: TCP, UDP, DCCP, SCTP, UDP-Lite.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+/// `LOOPBACK_IFINDEX` (linux/net/loopback.h): `lo` in every network namespace.
+const LO: u32 = 1;
+/// IPv6 headers that no unprivileged client has use for, a routing header among them: hop-by-hop options, routing,
+/// fragment, destination options.
+const EXTENSION_HEADERS: [u8; 4] = [0, 43, 44, 60];
+/// Own addresses beyond this many are refused rather than admitted: two rules each.
+const MOST_OWN_ADDRESSES: usize = 256;
+
+/// Where a base chain is hooked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hooked {
+    /// `NF_INET_*`.
+    pub(super) hook: u32,
+    /// Order among the hook's chains, lowest first.
+    pub(super) priority: i32,
+}
+
+/// One chain.
+#[derive(Debug, Clone)]
+pub(super) struct Chain {
+    pub(super) name: &'static str,
+    pub(super) hooked: Option<Hooked>,
+    pub(super) rules: Vec<Rule>,
+}
+
+/// The whole table.
+#[derive(Debug, Clone)]
+pub(super) struct Ruleset {
+    pub(super) table: String,
+    pub(super) chains: Vec<Chain>,
+}
+
+/// The ruleset for `spec` on a machine that has the addresses `own`.
+pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
+    let restricted = spec.egress == Egress::Restricted;
+    let mut chains = Vec::new();
+    for (name, hook, priority, to) in [
+        ("early", libc::NF_INET_LOCAL_OUT, EARLY, "judge"),
+        ("late", libc::NF_INET_LOCAL_OUT, LATE, "judge"),
+        ("exit", libc::NF_INET_POST_ROUTING, LATE, "leaving"),
+    ] {
+        if restricted || to == "judge" {
+            let rules = vec![Rule::any().opened_by(spec.uid).jump(to)];
+            let hooked = Some(Hooked {
+                hook: hook as u32,
+                priority,
+            });
+            chains.push(Chain {
+                name,
+                hooked,
+                rules,
+            });
+        }
+    }
+    let mut add = |name, rules| {
+        chains.push(Chain {
+            name,
+            hooked: None,
+            rules,
+        })
+    };
+    for rule in RULES {
+        add(rule, refusal(spec, rule));
+    }
+    add(
+        "control-plane-ports",
+        ports(&spec.control_plane_ports, CONTROL_PLANE),
+    );
+    if restricted {
+        add("dns-ports", ports(&DNS_PORTS, DNS));
+        add("to-own", to_own(&spec.loopback, own));
+        if let Loopback::Ports(listed) = &spec.loopback {
+            add("listed-ports", listed_ports(listed));
+        }
+        let from_own = own_networks(own)
+            .into_iter()
+            .map(|net| Rule::any().address(Side::Source, net).jump("to-own"));
+        add("from-own", from_own.collect());
+        add("leaving", leaving(spec));
+    }
+    add("judge", judge(spec));
+    Ruleset {
+        table: spec.table_name(),
+        chains,
+    }
+}
+
+fn judge(spec: &WallSpec) -> Vec<Rule> {
+    let with_ports = |to| WITH_PORTS.map(|protocol| Rule::any().protocol(protocol).jump(to));
+    let to = |net: &IpNet, rule| Rule::any().address(Side::Destination, *net).goto(rule);
+    let mut rules = Vec::new();
+    rules.push(match spec.egress {
+        Egress::Restricted => Rule::any().reply().accept(),
+        Egress::Open => Rule::any()
+            .protocol(libc::IPPROTO_TCP as u8)
+            .reply()
+            .accept(),
+    });
+    rules.extend(with_ports("control-plane-ports"));
+    if spec.egress == Egress::Open {
+        return rules;
+    }
+    // A source route names further hops behind the destination that is judged here. The IPv4 header's length in
+    // words is 5 without options.
+    rules.push(
+        Rule::any()
+            .header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5)
+            .goto(DEFAULT_DENY),
+    );
+    for extension in EXTENSION_HEADERS {
+        let rule = Rule::any().header_byte(libc::NFPROTO_IPV6, 6, 0xff, Operator::Equal, extension);
+        rules.push(rule.goto(DEFAULT_DENY));
+    }
+    if let Some(proxy) = spec.proxy {
+        let rule = Rule::any().address(Side::Destination, host((*proxy.ip()).into()));
+        rules.push(
+            rule.protocol(libc::IPPROTO_TCP as u8)
+                .port(proxy.port())
+                .accept(),
+        );
+    }
+    rules.extend(with_ports("dns-ports"));
+    rules.extend(
+        resolvers(&spec.resolvers)
+            .iter()
+            .map(|address| to(&host(*address), DNS)),
+    );
+    rules.extend(spec.metadata.iter().map(|net| to(net, METADATA)));
+    rules.push(
+        Rule::any()
+            .meta(MetaKey::Oif, &LO.to_ne_bytes())
+            .jump("from-own"),
+    );
+    rules.extend(spec.private.iter().map(|net| to(net, PRIVATE_RANGE)));
+    rules.push(Rule::any().goto(DEFAULT_DENY));
+    rules
+}
+
+/// The resolvers that are refused whatever the port: all but the addresses that everything else on loopback has too.
+fn resolvers(named: &[IpAddr]) -> Vec<IpAddr> {
+    let shared = [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+    ];
+    let mut all: Vec<_> = named
+        .iter()
+        .map(IpAddr::to_canonical)
+        .chain(FORWARDERS)
+        .collect();
+    all.retain(|address| !shared.contains(address) && !address.is_unspecified());
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn ports(ports: &[u16], rule: &str) -> Vec<Rule> {
+    ports
+        .iter()
+        .map(|port| Rule::any().port(*port).goto(rule))
+        .collect()
+}
+
+/// A refusal is final whatever the protocol: `reject` drops the packet also where it has no answer to give.
+fn refusal(spec: &WallSpec, rule: &str) -> Vec<Rule> {
+    vec![
+        Rule::any().recorded(&spec.run, rule, spec.nflog_group),
+        Rule::any().reset(),
+        Rule::any().unreachable(),
+    ]
+}
+
+fn own_networks(own: &[IpAddr]) -> Vec<IpNet> {
+    let mut addresses: Vec<_> = own
+        .iter()
+        .filter(|a| !a.is_loopback() && !a.is_unspecified())
+        .copied()
+        .collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses.truncate(MOST_OWN_ADDRESSES);
+    loopback_networks()
+        .into_iter()
+        .chain(addresses.into_iter().map(host))
+        .collect()
+}
+
+fn loopback_networks() -> [IpNet; 2] {
+    [
+        Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8).into(),
+        Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128).into(),
+    ]
+}
+
+fn to_own(loopback: &Loopback, own: &[IpAddr]) -> Vec<Rule> {
+    let to = |net| Rule::any().address(Side::Destination, net);
+    match loopback {
+        Loopback::All => own_networks(own)
+            .into_iter()
+            .map(|net| to(net).accept())
+            .collect(),
+        Loopback::ProxyOnly => Vec::new(),
+        Loopback::Ports(_) => loopback_networks()
+            .into_iter()
+            .map(|net| to(net).goto("listed-ports"))
+            .collect(),
+    }
+}
+
+fn listed_ports(listed: &[u16]) -> Vec<Rule> {
+    let protocols = [libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8];
+    let each = |protocol| {
+        listed
+            .iter()
+            .map(move |port| Rule::any().protocol(protocol).port(*port).accept())
+    };
+    protocols.into_iter().flat_map(each).collect()
+}
+
+/// The last look, where the output device is what it will be. `reject` can't be used after routing.
+fn leaving(spec: &WallSpec) -> Vec<Rule> {
+    vec![
+        Rule::any().meta(MetaKey::Oif, &LO.to_ne_bytes()).back(),
+        Rule::any().reply().back(),
+        Rule::any().recorded(&spec.run, DEFAULT_DENY, spec.nflog_group),
+        Rule::any().discard(),
+    ]
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::install::firewall::expression::weight;
+
+    pub(in super::super) fn spec() -> WallSpec {
+        WallSpec {
+            run: "0123456789abcdef".into(),
+            uid: 10001,
+            proxy: None,
+            egress: Egress::Restricted,
+            loopback: Loopback::All,
+            resolvers: Vec::new(),
+            control_plane_ports: vec![8500],
+            nflog_group: 7,
+            metadata: Vec::new(),
+            private: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_resolver_on_shared_loopback_is_refused_by_port_only_and_the_forwarders_always() {
+        let named = ["127.0.0.1", "::1", "::ffff:10.0.0.2", "0.0.0.0"].map(|a| a.parse().unwrap());
+        let expected: Vec<IpAddr> = ["10.0.0.2", "127.0.0.11", "127.0.0.53", "127.0.0.54"]
+            .iter()
+            .map(|a| a.parse().unwrap())
+            .collect();
+        assert_eq!(resolvers(&named), expected);
+    }
+
+    #[test]
+    fn with_egress_open_only_the_control_plane_rule_is_there() {
+        let open = WallSpec {
+            egress: Egress::Open,
+            ..spec()
+        };
+        let ruleset = ruleset(&open, &[]);
+        let judge = ruleset.chains.iter().find(|c| c.name == "judge").unwrap();
+        assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len());
+        assert!(!ruleset.chains.iter().any(|c| c.name == "exit"));
+    }
+
+    #[test]
+    fn the_number_of_own_addresses_is_bounded() {
+        let own: Vec<IpAddr> = (0..5000u32)
+            .map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into())
+            .collect();
+        assert_eq!(own_networks(&own).len(), 2 + MOST_OWN_ADDRESSES);
+        let heaviest = ruleset(&spec(), &own)
+            .chains
+            .iter()
+            .flat_map(|c| &c.rules)
+            .map(weight)
+            .sum::<usize>();
+        assert!(heaviest < 1 << 20, "{heaviest} bytes of expressions");
+    }
+}

@@ -1,0 +1,188 @@
+//! HOME and the state directories: real directories of the image, for graders collect from them afterwards.
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat};
+use nix::sys::stat::{Mode, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, unlinkat};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+/// Why a directory could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// A call failed.
+    #[error("{call} on {path}: {errno}", path = path.display())]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// Its object.
+        path: PathBuf,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// The directory is there and belongs to someone else.
+    #[error("{path} belongs to uid {owner}, not to the command's uid {wanted}; accepted: its own or a missing one",
+        path = path.display())]
+    Owner {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Whose it should be.
+        wanted: u32,
+    },
+}
+
+/// The directories that were made, the outermost first.
+#[derive(Debug, Default)]
+pub struct Made(Vec<(OwnedFd, OsString)>);
+
+/// Makes `home` and each of the `state` directories beneath it, given to the command, as far as they are missing. What
+/// lies above HOME and is missing is root's. No symbolic link is followed below HOME: the command of an earlier run may
+/// have put it there.
+pub fn make(home: &Path, state: &[PathBuf], uid: Uid, gid: Gid) -> Result<Made, HomeError> {
+    let mut made = Made::default();
+    let outcome = made.fill(home, state, uid, gid);
+    match outcome {
+        Ok(()) => Ok(made),
+        Err(error) => {
+            made.remove_if_empty()?;
+            Err(error)
+        }
+    }
+}
+
+impl Made {
+    fn fill(&mut self, home: &Path, state: &[PathBuf], uid: Uid, gid: Gid) -> Result<(), HomeError> {
+        let root = open("/", DIRECTORY, Mode::empty()).map_err(failed("open", Path::new("/")))?;
+        let at_home = self.descend(root, Path::new("/"), home, None, (uid, gid))?;
+        owned_by(&at_home, home, uid)?;
+        for path in state {
+            let start = at_home.try_clone().map_err(|_| failed("dup", home)(Errno::EMFILE))?;
+            let relative = path.strip_prefix(home).unwrap_or(path);
+            let at = self.descend(start, home, relative, Some((uid, gid)), (uid, gid))?;
+            owned_by(&at, path, uid)?;
+        }
+        Ok(())
+    }
+
+    /// Opens `path` below `start`, making what is missing: for `above` if given, else for root up to the last component,
+    /// which is always `last`'s.
+    fn descend(
+        &mut self,
+        start: OwnedFd,
+        base: &Path,
+        path: &Path,
+        above: Option<(Uid, Gid)>,
+        last: (Uid, Gid),
+    ) -> Result<OwnedFd, HomeError> {
+        let names: Vec<_> = path
+            .components()
+            .filter_map(|c| match c {
+                Component::Normal(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        let (mut at, mut so_far) = (start, base.to_owned());
+        for (number, name) in names.iter().enumerate() {
+            so_far.push(name);
+            let is_last = number + 1 == names.len();
+            let fresh = match mkdirat(&at, *name, Mode::from_bits_truncate(0o755)) {
+                Ok(()) => true,
+                Err(Errno::EEXIST) => false,
+                // A read-only root may hold the directory already.
+                Err(Errno::EROFS) => false,
+                Err(errno) => return Err(failed("mkdirat", &so_far)(errno)),
+            };
+            // Links above HOME are the image's own; below it they are refused.
+            let flags = if above.is_some() || is_last { DIRECTORY | OFlag::O_NOFOLLOW } else { DIRECTORY };
+            let next = openat(&at, *name, flags, Mode::empty()).map_err(failed("openat", &so_far))?;
+            if fresh {
+                self.0.push((at, (*name).to_owned()));
+                let owner = if is_last { Some(last) } else { above };
+                if let Some((uid, gid)) = owner {
+                    fchownat(&next, "", Some(uid), Some(gid), AtFlags::AT_EMPTY_PATH)
+                        .map_err(failed("fchownat", &so_far))?;
+                }
+            }
+            at = next;
+        }
+        Ok(at)
+    }
+
+    /// Removes what was made and is empty: a run that left nothing in HOME leaves no HOME.
+    pub fn remove_if_empty(&mut self) -> Result<(), HomeError> {
+        while let Some((parent, name)) = self.0.pop() {
+            match unlinkat(&parent, name.as_os_str(), UnlinkatFlags::RemoveDir) {
+                Ok(()) | Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT | Errno::ENOTDIR) => {}
+                Err(errno) => return Err(failed("unlinkat", Path::new(&name))(errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> HomeError {
+    let path = path.to_owned();
+    move |errno| HomeError::Call { call, path, errno }
+}
+
+fn owned_by(directory: &OwnedFd, path: &Path, uid: Uid) -> Result<(), HomeError> {
+    let owner = fstat(directory).map_err(failed("fstat", path))?.st_uid;
+    if owner == uid.as_raw() {
+        return Ok(());
+    }
+    Err(HomeError::Owner { path: path.into(), owner, wanted: uid.as_raw() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn ids() -> (Uid, Gid) {
+        (Uid::from_raw(10001), Gid::from_raw(10001))
+    }
+
+    #[test]
+    fn what_is_missing_is_made_and_goes_when_empty() {
+        let top = tempfile::tempdir().unwrap();
+        let home = top.path().join("home/agent");
+        let state = [home.join(".cache"), home.join(".local/share/tool")];
+        let (uid, gid) = ids();
+        let mut made = make(&home, &state, uid, gid).unwrap();
+        let owner = |path: &Path| std::fs::metadata(path).unwrap().uid();
+        assert_eq!(owner(&top.path().join("home")), 0);
+        for path in [&home, &state[0], &state[1], &home.join(".local")] {
+            assert_eq!(owner(path), 10001, "{}", path.display());
+        }
+        std::fs::write(state[0].join("kept"), "").unwrap();
+        made.remove_if_empty().unwrap();
+        assert!(state[0].join("kept").exists() && !home.join(".local").exists());
+    }
+
+    #[test]
+    fn a_link_below_home_is_not_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let (home, outside) = (top.path().join("agent"), top.path().join("outside"));
+        for path in [&home, &outside] {
+            std::fs::create_dir(path).unwrap();
+        }
+        std::os::unix::fs::chown(&home, Some(10001), Some(10001)).unwrap();
+        symlink(&outside, home.join(".cache")).unwrap();
+        let (uid, gid) = ids();
+        let error = make(&home, &[home.join(".cache")], uid, gid).unwrap_err();
+        assert!(error.to_string().contains(".cache"), "{error}");
+        assert_eq!(std::fs::metadata(&outside).unwrap().uid(), 0);
+    }
+
+    #[test]
+    fn a_home_of_another_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let (uid, gid) = ids();
+        assert!(matches!(make(top.path(), &[], uid, gid), Err(HomeError::Owner { owner: 0, .. })));
+    }
+}

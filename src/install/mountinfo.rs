@@ -1,0 +1,174 @@
+//! Reading /proc/self/mountinfo (proc(5)): what the kernel says is mounted, to compare with what was meant.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// One mount as mountinfo shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// The mount's id.
+    pub id: u32,
+    /// The id of the mount that it is attached to.
+    pub parent: u32,
+    /// Where it is attached, octal escapes decoded.
+    pub point: PathBuf,
+    /// The per-mount options, of which `ro` is the mount's own and not the file system's.
+    pub options: Vec<String>,
+    /// `shared:N`, `master:N` and the like; empty for a private mount.
+    pub propagation: Vec<String>,
+    /// The file system's type.
+    pub fs_type: String,
+}
+
+impl Mount {
+    /// Whether the mount itself is read-only.
+    pub fn read_only(&self) -> bool {
+        self.has("ro")
+    }
+
+    /// Whether a per-mount option is set.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|o| o == option)
+    }
+}
+
+/// Parses one line; `None` where it has not the form of proc(5).
+pub fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|b| *b == b' ');
+    let id = text(fields.next()?)?.parse().ok()?;
+    let parent = text(fields.next()?)?.parse().ok()?;
+    let _device = fields.next()?;
+    let _root = fields.next()?;
+    let point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    let options = text(fields.next()?)?.split(',').map(str::to_owned).collect();
+    let mut propagation = Vec::new();
+    loop {
+        match text(fields.next()?)? {
+            "-" => break,
+            optional => propagation.push(optional.to_owned()),
+        }
+    }
+    let fs_type = text(fields.next()?)?.to_owned();
+    Some(Mount { id, parent, point, options, propagation, fs_type })
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// Decodes the `\ooo` by which the kernel writes blank, tab, line feed and backslash.
+fn unescape(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|d| first == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        match octal {
+            Some(digits) => {
+                out.push(digits.iter().fold(0u8, |value, c| value.wrapping_mul(8).wrapping_add(c - b'0')));
+                rest = &tail[3..];
+            }
+            None => {
+                out.push(first);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+/// Parses a whole mountinfo; `None` when any line has not the form of proc(5), for a mount unseen is a mount unjudged.
+pub fn parse(content: &[u8]) -> Option<Vec<Mount>> {
+    content.split(|b| *b == b'\n').filter(|line| !line.is_empty()).map(parse_line).collect()
+}
+
+/// The mounts that are reachable by a path: those that another mount of the same point, attached on top, hides are left out.
+///
+/// A mount is hidden when a later mount covers its point or an ancestor of its point and is not its own ancestor.
+pub fn reachable(mounts: &[Mount]) -> Vec<&Mount> {
+    let ancestors = |mount: &Mount| {
+        let mut chain = vec![mount.id];
+        let mut at = mount;
+        while let Some(up) = mounts.iter().find(|m| m.id == at.parent && m.id != at.id) {
+            chain.push(up.id);
+            at = up;
+        }
+        chain
+    };
+    let chains: Vec<Vec<u32>> = mounts.iter().map(ancestors).collect();
+    let covers = |upper: usize, lower: usize| {
+        // `upper` hides `lower` when it sits on one of lower's ancestors (or on lower itself), at or above lower's point,
+        // without being one of lower's ancestors.
+        upper != lower
+            && !chains[lower].contains(&mounts[upper].id)
+            && chains[lower].contains(&mounts[upper].parent)
+            && under(&mounts[lower].point, &mounts[upper].point)
+    };
+    (0..mounts.len())
+        .filter(|lower| !(0..mounts.len()).any(|upper| covers(upper, *lower)))
+        .map(|i| &mounts[i])
+        .collect()
+}
+
+/// Whether `path` is `tree` or lies below it.
+pub fn under(path: &Path, tree: &Path) -> bool {
+    path.starts_with(tree)
+}
+
+/// The reachable mount that holds `path`.
+pub fn holding<'a>(reachable: &[&'a Mount], path: &Path) -> Option<&'a Mount> {
+    // Of two at the same point the later one is on top.
+    reachable.iter().copied().filter(|m| under(path, &m.point)).max_by_key(|m| m.point.as_os_str().as_bytes().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &[u8] = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+        27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+        40 27 0:9 / /usr/local/a\\040b ro,nosuid master:3 propagate_from:2 - tmpfs t rw\n";
+
+    #[test]
+    fn a_line_is_read_whole() {
+        let mounts = parse(SAMPLE).unwrap();
+        assert_eq!(mounts[1].propagation, ["shared:1"]);
+        assert_eq!(mounts[2].point, Path::new("/usr/local/a b"));
+        assert!(mounts[2].read_only() && mounts[2].has("nosuid"));
+        assert_eq!(mounts[2].fs_type, "tmpfs");
+    }
+
+    #[test]
+    fn a_torn_line_is_no_mountinfo() {
+        assert!(parse(b"22 27 0:21 / /proc rw,relatime").is_none());
+    }
+
+    #[test]
+    fn a_mount_below_a_covering_mount_is_hidden() {
+        let text = b"1 0 0:1 / / rw - ext4 d rw\n\
+            2 1 0:2 / /usr/data rw - tmpfs d rw\n\
+            3 1 0:1 /usr /usr ro - ext4 d rw\n\
+            4 3 0:2 / /usr/data ro - tmpfs d rw\n\
+            5 3 0:2 / /usr/data rw - tmpfs d rw\n";
+        let mounts = parse(text).unwrap();
+        let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
+        // 2 lies below the /usr that 3 covers. 4 and 5 stack on one point of 3; neither is the other's ancestor in this
+        // text, so both are kept: the judgement of each is then the stricter reading.
+        assert!(ids.contains(&1) && ids.contains(&3) && !ids.contains(&2), "{ids:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {
+            let _outcome = parse(&bytes);
+        }
+
+        #[test]
+        fn what_the_kernel_escapes_comes_back(name in "[a-z \\\\\t\n]{1,20}") {
+            let escaped: String = name.chars().map(|c| match c {
+                ' ' => "\\040".into(), '\t' => "\\011".into(), '\n' => "\\012".into(), '\\' => "\\134".into(), c => c.to_string(),
+            }).collect();
+            proptest::prop_assert_eq!(unescape(escaped.as_bytes()), name.into_bytes());
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The private mount namespace: read-only trees, the writable set over them, files and masks mounted over, all read back.
+//!
+//! Nothing here touches the image: every change is a mount in a namespace that ends with its last process.
+
+use super::mountinfo::{self, Mount};
+use crate::mutation;
+use crate::sys::{self, MountAttr};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::unistd::{Gid, Uid, chdir, fchown};
+use std::ffi::CString;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What the command's view of the file system must be. Paths are absolute and free of symbolic links.
+#[derive(Debug, Clone, Default)]
+pub struct MountPlan {
+    /// Trees that are read-only with everything mounted beneath them; none lies within another.
+    pub read_only: Vec<PathBuf>,
+    /// Everything but the writable set is read-only (posture locked).
+    pub whole_read_only: bool,
+    /// The writable set.
+    pub writable: Vec<Writable>,
+    /// Read-only again, inside what is writable.
+    pub read_only_within: Vec<PathBuf>,
+    /// set-id bits and file capabilities are void on every mount.
+    pub nosuid: bool,
+    /// Files mounted over files of the image.
+    pub files: Vec<Overlay>,
+    /// Files and directories replaced by an empty one that nobody but root may open.
+    pub masks: Vec<PathBuf>,
+}
+
+impl MountPlan {
+    /// Every tree that is read-only.
+    pub fn protected_trees(&self) -> Vec<PathBuf> {
+        let root = self.whole_read_only.then(|| PathBuf::from("/"));
+        root.into_iter().chain(self.read_only.iter().cloned()).chain(self.read_only_within.iter().cloned()).collect()
+    }
+
+    /// Whether a path must be read-only: the innermost of the paths that hold it decides.
+    pub fn protects(&self, path: &Path) -> bool {
+        let depth = |holding: &Path| path.starts_with(holding).then(|| holding.components().count());
+        let writable = self.writable.iter().filter_map(|w| depth(&w.path)).max();
+        let trees = self.read_only.iter().chain(&self.read_only_within).filter_map(|t| depth(t)).max();
+        let protected = if self.whole_read_only { trees.max(Some(1)) } else { trees };
+        protected.is_some() && protected > writable
+    }
+}
+
+/// A path that the command may write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writable {
+    /// The path.
+    pub path: PathBuf,
+    /// Whether it is mounted with root's and the command's ids exchanged (mount_setattr(2), MOUNT_ATTR_IDMAP).
+    pub idmapped: bool,
+}
+
+/// A file's content as the command shall see it.
+#[derive(Debug, Clone)]
+pub struct Overlay {
+    /// The file of the image that is covered.
+    pub target: PathBuf,
+    /// What is seen instead.
+    pub content: Vec<u8>,
+}
+
+/// Why the view could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// A call failed.
+    #[error("{call} on {path}: {errno}", path = path.display())]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// Its object.
+        path: PathBuf,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// /proc/self/mountinfo could not be read or understood.
+    #[error("read /proc/self/mountinfo: {0}")]
+    Mountinfo(String),
+    /// What the kernel holds is not what was meant.
+    #[error("mount at {path} is not as planned: {fault}", path = path.display())]
+    NotAsPlanned {
+        /// The mount's point.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+}
+
+fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> MountError {
+    let path = path.to_owned();
+    move |errno| MountError::Call { call, path, errno }
+}
+
+fn c_path(path: &Path) -> Result<CString, MountError> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", path)(Errno::EINVAL))
+}
+
+fn pin(path: &Path) -> Result<OwnedFd, MountError> {
+    open(path, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed("open", path))
+}
+
+fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
+    sys::clone_tree(AT_FDCWD, &c_path(path)?, recursive).map_err(failed("open_tree", path))
+}
+
+/// Puts the calling, single-threaded process into a mount namespace of its own in which the plan holds.
+///
+/// `userns` carries the id mapping of idmapped workspaces; it is needed when any writable path is idmapped.
+pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(failed("unshare", Path::new("mount namespace")))?;
+    if !mutation::left_out("propagation") {
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
+            .map_err(failed("mount", Path::new("/")))?;
+    }
+    let covers = Covers::make(plan)?;
+    // The writable set is copied before the trees are covered, so that the copies are of the originals.
+    let mut writable = Vec::new();
+    for entry in &plan.writable {
+        writable.push((&entry.path, writable_tree(entry, userns)?));
+    }
+    if plan.whole_read_only {
+        if !mutation::left_out("read-only") {
+            set_recursively(Path::new("/"), sys::ATTR_RDONLY)?;
+        }
+    } else {
+        for path in plan.read_only.iter().filter(|_| !mutation::left_out("read-only")) {
+            cover_read_only(path)?;
+        }
+    }
+    for (path, tree) in writable.iter().filter(|_| !mutation::left_out("writable")) {
+        attach(tree, path)?;
+    }
+    for path in plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only")) {
+        cover_read_only(path)?;
+    }
+    covers.attach()?;
+    if plan.nosuid && !mutation::left_out("nosuid") {
+        set_recursively(Path::new("/"), sys::ATTR_NOSUID)?;
+    }
+    chdir("/").map_err(failed("chdir", Path::new("/")))?;
+    compare(plan)
+}
+
+fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
+    sys::move_mount(tree.as_fd(), pin(path)?.as_fd()).map_err(failed("move_mount", path))
+}
+
+/// Mounts a tree over itself, read-only with everything beneath it.
+fn cover_read_only(path: &Path) -> Result<(), MountError> {
+    let tree = clone_tree(path, true)?;
+    let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
+    sys::mount_setattr(tree.as_fd(), true, &read_only).map_err(failed("mount_setattr", path))?;
+    attach(&tree, path)
+}
+
+fn set_recursively(path: &Path, attribute: u64) -> Result<(), MountError> {
+    let attr = MountAttr { set: attribute, ..MountAttr::default() };
+    sys::mount_setattr(pin(path)?.as_fd(), true, &attr).map_err(failed("mount_setattr", path))
+}
+
+fn writable_tree(entry: &Writable, userns: Option<BorrowedFd<'_>>) -> Result<OwnedFd, MountError> {
+    use std::os::fd::AsRawFd;
+    let tree = clone_tree(&entry.path, true)?;
+    // A writable path may lie on a tree that is covered read-only; its own mount starts writable unless the image says otherwise.
+    if entry.idmapped && !mutation::left_out("workspace") {
+        let userns = userns.ok_or_else(|| failed("mount_setattr", &entry.path)(Errno::EBADF))?;
+        let attr = MountAttr { set: sys::ATTR_IDMAP, userns_fd: userns.as_raw_fd() as u64, ..MountAttr::default() };
+        sys::mount_setattr(tree.as_fd(), false, &attr).map_err(failed("mount_setattr", &entry.path))?;
+    }
+    Ok(tree)
+}
+
+/// Mounts made ahead of the trees and attached last: files over files, and masks.
+struct Covers {
+    trees: Vec<(PathBuf, OwnedFd)>,
+}
+
+impl Covers {
+    fn make(plan: &MountPlan) -> Result<Covers, MountError> {
+        let mut trees = Vec::new();
+        let files: Vec<_> = plan.files.iter().filter(|_| !mutation::left_out("account")).collect();
+        let masks: Vec<_> = plan.masks.iter().filter(|_| !mutation::left_out("masks")).collect();
+        if files.is_empty() && masks.is_empty() {
+            return Ok(Covers { trees });
+        }
+        // A mount can be copied file by file only while it is attached (before Linux 6.15), so the scratch file system
+        // is attached for a moment where a directory is sure to be. Only this process sees it there.
+        let proc = Path::new("/proc");
+        let scratch =
+            sys::new_tmpfs(0o700, sys::ATTR_NODEV | sys::ATTR_NOSUID).map_err(failed("fsmount", Path::new("tmpfs")))?;
+        attach(&scratch, proc)?;
+        for (number, file) in files.iter().enumerate() {
+            let name = format!("file{number}");
+            write_like(&scratch, &name, file)?;
+            trees.push((file.target.clone(), copy_of(&scratch, &name)?));
+        }
+        for (number, path) in masks.iter().enumerate() {
+            let name = format!("mask{number}");
+            let directory = fstat(pin(path)?).map_err(failed("fstat", path))?.st_mode & SFlag::S_IFMT.bits()
+                == SFlag::S_IFDIR.bits();
+            if directory {
+                mkdirat(&scratch, name.as_str(), Mode::empty()).map_err(failed("mkdirat", path))?;
+            } else {
+                let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+                openat(&scratch, name.as_str(), flags, Mode::empty()).map_err(failed("openat", path))?;
+            }
+            trees.push(((*path).clone(), copy_of(&scratch, &name)?));
+        }
+        umount2(proc, MntFlags::MNT_DETACH).map_err(failed("umount2", proc))?;
+        Ok(Covers { trees })
+    }
+
+    fn attach(&self) -> Result<(), MountError> {
+        for (path, tree) in &self.trees {
+            let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
+            sys::mount_setattr(tree.as_fd(), false, &read_only).map_err(failed("mount_setattr", path))?;
+            attach(tree, path)?;
+        }
+        Ok(())
+    }
+}
+
+fn copy_of(scratch: &OwnedFd, name: &str) -> Result<OwnedFd, MountError> {
+    sys::clone_tree(scratch.as_fd(), &c_path(Path::new(name))?, false).map_err(failed("open_tree", Path::new(name)))
+}
+
+/// Writes an overlay's content into the scratch file system with the owner and mode of the file that it covers.
+fn write_like(scratch: &OwnedFd, name: &str, overlay: &Overlay) -> Result<(), MountError> {
+    let target = &overlay.target;
+    let like = fstat(pin(target)?).map_err(failed("fstat", target))?;
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let mut file = std::fs::File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
+    file.write_all(&overlay.content)
+        .map_err(|e| failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
+    fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid)))
+        .map_err(failed("fchown", target))?;
+    fchmod(&file, Mode::from_bits_truncate(like.st_mode & 0o7777)).map_err(failed("fchmod", target))
+}
+
+/// Reads this process's mountinfo.
+pub fn read_mountinfo() -> Result<Vec<Mount>, MountError> {
+    let content = std::fs::read("/proc/self/mountinfo").map_err(|e| MountError::Mountinfo(e.to_string()))?;
+    mountinfo::parse(&content).ok_or_else(|| MountError::Mountinfo("a line has an unknown form".into()))
+}
+
+/// Holds what the kernel shows against the plan.
+fn compare(plan: &MountPlan) -> Result<(), MountError> {
+    let mounts = read_mountinfo()?;
+    let reachable = mountinfo::reachable(&mounts);
+    let not_as_planned = |mount: &Mount, fault| Err(MountError::NotAsPlanned { path: mount.point.clone(), fault });
+    for mount in &reachable {
+        if !mutation::left_out("propagation") && !mount.propagation.is_empty() {
+            return not_as_planned(mount, "it still takes part in propagation");
+        }
+        if plan.nosuid && !mutation::left_out("nosuid") && !mount.has("nosuid") {
+            return not_as_planned(mount, "set-id bits still count");
+        }
+        if plan.protects(&mount.point) && !mutation::left_out("read-only") && !mount.read_only() {
+            return not_as_planned(mount, "it is writable");
+        }
+    }
+    let attached = |path: &Path| reachable.iter().any(|m| m.point == path);
+    let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
+    let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
+    let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
+    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only);
+    let trees = trees.chain(&plan.read_only_within).filter(|_| !mutation::left_out("read-only"));
+    for path in covered.chain(masked).chain(writable).chain(trees) {
+        if !attached(path) {
+            return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
+        }
+    }
+    Ok(())
+}

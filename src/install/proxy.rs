@@ -1,0 +1,136 @@
+//! The proxy process: forked while there is one thread, stripped of everything but its listener and its channel, and only
+//! then let near what hostile clients send.
+
+use super::account::Databases;
+use super::reserve::{self, Reservation, ReserveError};
+use crate::confine::seccomp::{self, FilterError};
+use crate::plan::ProxyPlan;
+use crate::proxy::channel::{self, ChannelRecorder, ReportReceiver};
+use crate::proxy::{self, Limits, ProxySpec};
+use crate::stage::release_stdio;
+use crate::sys::{self, CapabilitySets, Fork};
+use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
+use nix::errno::Errno;
+use nix::unistd::{Gid, Pid, Uid, getresuid, setgroups, setpgid, setresgid, setresuid};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::AsRawFd;
+
+/// A running proxy.
+#[derive(Debug)]
+pub struct ProxyProcess {
+    /// Its process id.
+    pub pid: Pid,
+    /// Where it listens.
+    pub address: SocketAddrV4,
+    reports: Option<ReportReceiver>,
+    /// Its uid's reservation.
+    _uid: Reservation,
+}
+
+/// Why there is no proxy.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// A call failed.
+    #[error("proxy: {call}: {source}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+    /// No uid.
+    #[error("proxy: {0}")]
+    Reserve(#[from] ReserveError),
+    /// No filter.
+    #[error("proxy: {0}")]
+    Filter(#[from] FilterError),
+}
+
+impl ProxyProcess {
+    /// Its reports, for whoever takes them in; `None` the second time.
+    pub fn take_reports(&mut self) -> Option<ReportReceiver> {
+        self.reports.take()
+    }
+}
+
+fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnError {
+    move |source| SpawnError::Call { call, source: source.into() }
+}
+
+/// Starts the proxy on a free port of 127.0.0.1.
+pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> Result<ProxyProcess, SpawnError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed("bind"))?;
+    let port = listener.local_addr().map_err(failed("getsockname"))?.port();
+    let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
+    let (uid, reservation) = reserve::proxy_uid(databases, busy)?;
+    let filter = seccomp::proxy_program()?;
+    match sys::fork_single_threaded().map_err(failed("fork"))? {
+        Fork::Child => {
+            drop(reports);
+            // There is nobody to tell of an error: stdio is gone, and the supervisor sees the channel close.
+            if strip(&listener, &recorder, uid, &filter).is_ok() {
+                serve(listener, plan, recorder);
+            }
+            sys::exit_now(1);
+        }
+        Fork::Parent(pid) => {
+            let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            Ok(ProxyProcess { pid, address, reports: Some(reports), _uid: reservation })
+        }
+    }
+}
+
+/// Serves until something ends it.
+fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) {
+    let ProxyPlan { allowlist, address_rules, dns } = plan.clone();
+    let spec = ProxySpec { allowlist, address_rules, dns, limits: Limits::default() };
+    match proxy::run(listener, spec, recorder) {
+        Ok(never) => match never {},
+        Err(error) => drop(error),
+    }
+}
+
+/// Gives up everything that serving does not need, and reads back that it is gone.
+fn strip(listener: &TcpListener, recorder: &ChannelRecorder, uid: u32, filter: &[u8]) -> Result<(), SpawnError> {
+    // Out of the caller's process group, so that the terminal's signals are the command's alone.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(failed("setpgid"))?;
+    release_stdio().map_err(failed("dup2"))?;
+    let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
+    sys::close_all_but(&[listener.as_raw_fd(), channel]).map_err(failed("close_range"))?;
+    raise_descriptor_limit()?;
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
+    setgroups(&[]).map_err(failed("setgroups"))?;
+    setresgid(gid, gid, gid).map_err(failed("setresgid"))?;
+    setresuid(uid, uid, uid).map_err(failed("setresuid"))?;
+    sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
+    let now = getresuid().map_err(failed("getresuid"))?;
+    if [now.real, now.effective, now.saved] != [uid; 3] || sys::capget().map_err(failed("capget"))? != CapabilitySets::default() {
+        return Err(failed("read back the drop")(Errno::EPERM));
+    }
+    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
+    no_files()?;
+    sys::load_seccomp(filter).map_err(failed("seccomp"))
+}
+
+/// The soft limit goes up to the hard one: a tunnel takes two descriptors.
+fn raise_descriptor_limit() -> Result<(), SpawnError> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("getrlimit"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(failed("setrlimit"))
+}
+
+/// Every access to a file system refused by Landlock; a kernel without it (before 5.13, or not built in) has the uid alone.
+fn no_files() -> Result<(), SpawnError> {
+    let restricted = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V1))
+        .and_then(|ruleset| ruleset.create())
+        .and_then(|created| created.restrict_self())
+        .map_err(|e| failed("landlock")(io::Error::other(e)))?;
+    match restricted.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::NotEnforced => Ok(()),
+        status => Err(failed("landlock")(io::Error::other(format!("{status:?}")))),
+    }
+}

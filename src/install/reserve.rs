@@ -1,0 +1,108 @@
+//! Numbers that belong to one run at a time. A run holds an abstract unix socket of its network namespace for each: the
+//! name goes with its last holder, so a run that was killed leaves nothing to clean.
+
+use super::account::{AccountError, Databases, FIRST_UID, LAST_UID};
+use super::firewall::{self, FirewallError};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+/// The first uid given to a proxy, in a range of its own so that it is never the command's.
+const FIRST_PROXY_UID: u32 = 11001;
+const LAST_PROXY_UID: u32 = 11999;
+
+/// A name that is held until this is dropped, in every process that inherited it.
+#[derive(Debug)]
+pub struct Reservation(#[allow(dead_code, reason = "held for its lifetime")] OwnedFd);
+
+/// A call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReserveError {
+    /// A system call.
+    #[error("{call} to reserve {name}: {errno}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// The name.
+        name: String,
+        /// Its errno.
+        errno: Errno,
+    },
+    /// No number is free.
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    /// The tables of earlier runs could not be looked at.
+    #[error(transparent)]
+    Firewall(#[from] FirewallError),
+}
+
+/// Takes a name; `None` when another run holds it.
+fn take(name: &str) -> Result<Option<Reservation>, ReserveError> {
+    let failed = |call| move |errno| ReserveError::Call { call, name: name.into(), errno };
+    let fd = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).map_err(failed("socket"))?;
+    let address = UnixAddr::new_abstract(name.as_bytes()).map_err(failed("bind"))?;
+    match bind(fd.as_raw_fd(), &address) {
+        Ok(()) => Ok(Some(Reservation(fd))),
+        Err(Errno::EADDRINUSE) => Ok(None),
+        Err(errno) => Err(failed("bind")(errno)),
+    }
+}
+
+fn run_name(run: &str) -> String {
+    format!("ringfence/run/{run}")
+}
+
+/// Marks a run as living; `None` if it is marked already.
+pub fn run(run: &str) -> Result<Option<Reservation>, ReserveError> {
+    take(&run_name(run))
+}
+
+/// A uid for the command's dedicated account: known to no database, without a process, and not in use by another run.
+pub fn command_uid(databases: &Databases, busy: &BTreeSet<u32>) -> Result<(u32, Reservation), ReserveError> {
+    first_free(FIRST_UID..=LAST_UID, databases, busy)
+}
+
+/// A uid for the proxy.
+pub fn proxy_uid(databases: &Databases, busy: &BTreeSet<u32>) -> Result<(u32, Reservation), ReserveError> {
+    first_free(FIRST_PROXY_UID..=LAST_PROXY_UID, databases, busy)
+}
+
+fn first_free(
+    range: std::ops::RangeInclusive<u32>,
+    databases: &Databases,
+    busy: &BTreeSet<u32>,
+) -> Result<(u32, Reservation), ReserveError> {
+    for uid in range.filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid)) {
+        if let Some(held) = take(&format!("ringfence/uid/{uid}"))? {
+            return Ok((uid, held));
+        }
+    }
+    Err(AccountError::Exhausted.into())
+}
+
+/// The uids that own a process, by the owner of its directory in /proc.
+pub fn busy_uids() -> BTreeSet<u32> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbered = processes.filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
+    numbered.filter_map(|e| e.metadata().ok()).map(|m| m.uid()).collect()
+}
+
+/// Removes the tables of runs that are over, and adds to `busy` the uids whose wall must stay: those of living runs, and
+/// of dead ones that left processes behind.
+pub fn clear_stale_walls(busy: &mut BTreeSet<u32>) -> Result<(), ReserveError> {
+    for table in firewall::stale_tables()? {
+        let over = run(&table.run)?.is_some();
+        if over && !busy.contains(&table.uid) {
+            match firewall::remove_table(&table.name) {
+                Ok(()) => continue,
+                // Another run that starts now has found it as well.
+                Err(error) if firewall::stale_tables()?.iter().all(|t| t.name != table.name) => drop(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        busy.insert(table.uid);
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! Making a workspace that root owns in the image writable to the command: by an idmapped mount where the file system can,
+//! by a change of ownership that is put back at the seal where it can't (overlayfs answers EINVAL).
+
+use crate::sys::{self, Fork, MountAttr};
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Gid, Uid, fchownat, pipe, read};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// How a writable path becomes writable to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ownership {
+    /// It is already.
+    Kept,
+    /// The mount exchanges root's and the command's ids; on disk nothing changes, and new files are root's.
+    Idmapped,
+    /// The tree's owner is changed for the run and put back at the seal.
+    Changed,
+}
+
+impl fmt::Display for Ownership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ownership::Kept => "kept",
+            Ownership::Idmapped => "idmapped",
+            Ownership::Changed => "changed",
+        })
+    }
+}
+
+/// A call failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{call} on {path}: {errno}", path = path.display())]
+pub struct WorkspaceError {
+    call: &'static str,
+    path: PathBuf,
+    errno: Errno,
+}
+
+fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> WorkspaceError {
+    let path = path.to_owned();
+    move |errno| WorkspaceError { call, path, errno }
+}
+
+/// A user namespace whose mapping exchanges 0 with the command's ids and leaves every other id as it is.
+#[derive(Debug)]
+pub struct IdMapping(OwnedFd);
+
+impl IdMapping {
+    /// Makes the namespace in a child that lives only until it is opened.
+    pub fn new(uid: Uid, gid: Gid) -> Result<IdMapping, WorkspaceError> {
+        let what = Path::new("user namespace of the workspace's id mapping");
+        let (ready_read, ready_write) = pipe().map_err(failed("pipe2", what))?;
+        let child = match sys::fork_single_threaded().map_err(failed("fork", what))? {
+            Fork::Child => {
+                let made = unshare(CloneFlags::CLONE_NEWUSER).and_then(|()| nix::unistd::write(&ready_write, b"1"));
+                if made.is_err() {
+                    sys::exit_now(1);
+                }
+                loop {
+                    nix::unistd::pause();
+                }
+            }
+            Fork::Parent(child) => child,
+        };
+        drop(ready_write);
+        let mapped = (|| {
+            if read(&ready_read, &mut [0u8; 1]).map_err(failed("read", what))? == 0 {
+                return Err(failed("unshare", what)(Errno::EPERM));
+            }
+            let write = |file: &str, id: u32| {
+                let path = PathBuf::from(format!("/proc/{child}/{file}"));
+                std::fs::write(&path, exchange(id))
+                    .map_err(|e| failed("write", &path)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))
+            };
+            write("uid_map", uid.as_raw())?;
+            write("gid_map", gid.as_raw())?;
+            let path = PathBuf::from(format!("/proc/{child}/ns/user"));
+            open(&path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed("open", &path))
+        })();
+        kill(child, Signal::SIGKILL).map_err(failed("kill", what))?;
+        waitpid(child, None).map_err(failed("waitpid", what))?;
+        mapped.map(IdMapping)
+    }
+
+    /// Tries, on a detached copy, whether the file system at `path` takes the mapping; the errno says why not.
+    pub fn fits(&self, path: &Path) -> Result<(), Errno> {
+        let c_path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        let tree = sys::clone_tree(AT_FDCWD, &c_path, false)?;
+        let attr = MountAttr { set: sys::ATTR_IDMAP, userns_fd: self.0.as_raw_fd() as u64, ..MountAttr::default() };
+        sys::mount_setattr(tree.as_fd(), false, &attr)
+    }
+}
+
+impl AsFd for IdMapping {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The uid_map or gid_map text (user_namespaces(7)) that exchanges 0 and `id`.
+fn exchange(id: u32) -> String {
+    let mut map = format!("0 {id} 1\n{id} 0 1\n");
+    if id > 1 {
+        map += &format!("1 1 {}\n", id - 1);
+    }
+    if id < u32::MAX - 1 {
+        map += &format!("{next} {next} {}\n", u32::MAX - 1 - id, next = id + 1);
+    }
+    map
+}
+
+/// The owners that a tree had before [`take`] changed them.
+#[derive(Debug)]
+pub struct Owners {
+    top: PathBuf,
+    /// The top's own owner: what is made during the run belongs to it afterwards.
+    of_top: (u32, u32),
+    /// Paths below the top whose owner differs from the top's.
+    exceptions: BTreeMap<OsString, (u32, u32)>,
+}
+
+/// Gives `top` and all beneath it to the command, never across symbolic links or mounts, and remembers the owners.
+pub fn take(top: &Path, uid: Uid, gid: Gid) -> Result<Owners, WorkspaceError> {
+    let stat = fstatat(AT_FDCWD, top, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fstatat", top))?;
+    let of_top = (stat.st_uid, stat.st_gid);
+    let mut exceptions = BTreeMap::new();
+    each(top, &mut |path, dir, name, stat| {
+        let owner = (stat.st_uid, stat.st_gid);
+        if owner != of_top {
+            exceptions.insert(path.as_os_str().to_owned(), owner);
+        }
+        change(dir, name, path, stat, uid, gid)
+    })?;
+    Ok(Owners { top: top.into(), of_top, exceptions })
+}
+
+impl Owners {
+    /// Puts the owners back; what the command made is given to the top's owner.
+    pub fn restore(&self) -> Result<(), WorkspaceError> {
+        each(&self.top, &mut |path, dir, name, stat| {
+            let (uid, gid) = self.exceptions.get(path.as_os_str()).copied().unwrap_or(self.of_top);
+            change(dir, name, path, stat, Uid::from_raw(uid), Gid::from_raw(gid))
+        })
+    }
+
+    /// The state as lines for a file beside the ledger, from which [`Owners::parse`] restores it after a crash.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut entry = |path: &[u8], (uid, gid): (u32, u32)| {
+            out.extend_from_slice(format!("{uid} {gid} ").as_bytes());
+            out.extend_from_slice(path);
+            out.push(0);
+        };
+        entry(self.top.as_os_str().as_bytes(), self.of_top);
+        for (path, owner) in &self.exceptions {
+            entry(path.as_bytes(), *owner);
+        }
+        out
+    }
+
+    /// Reads what [`Owners::to_bytes`] wrote; `None` where it is torn.
+    pub fn parse(bytes: &[u8]) -> Option<Owners> {
+        let body = bytes.strip_suffix(&[0])?;
+        let mut entries = body.split(|b| *b == 0).map(|entry| {
+            let mut fields = entry.splitn(3, |b| *b == b' ');
+            let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<u32>().ok();
+            let owner = (number()?, number()?);
+            Some((OsString::from_vec(fields.next()?.to_vec()), owner))
+        });
+        let (top, of_top) = entries.next()??;
+        let exceptions = entries.collect::<Option<BTreeMap<_, _>>>()?;
+        Some(Owners { top: top.into(), of_top, exceptions })
+    }
+}
+
+/// Changes one entry's owner. The kernel clears set-id bits of files when their owner changes, so what the command made
+/// set-id never becomes set-id root.
+fn change(
+    dir: BorrowedFd<'_>,
+    name: &Path,
+    path: &Path,
+    stat: &FileStat,
+    uid: Uid,
+    gid: Gid,
+) -> Result<(), WorkspaceError> {
+    if stat.st_uid == uid.as_raw() && stat.st_gid == gid.as_raw() {
+        return Ok(());
+    }
+    fchownat(dir, name, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fchownat", path))
+}
+
+type Visit<'a> = dyn FnMut(&Path, BorrowedFd<'_>, &Path, &FileStat) -> Result<(), WorkspaceError> + 'a;
+
+/// Visits `top` and everything beneath it on the same mount, by descriptors, without following a symbolic link.
+/// Each visit is given the full path for messages, and the directory and name to act on.
+fn each(top: &Path, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let fd = open(top, flags, Mode::empty()).map_err(failed("open", top))?;
+    let stat = fstat(&fd).map_err(failed("fstat", top))?;
+    visit(top, fd.as_fd(), Path::new("."), &stat)?;
+    descend(fd, top, stat.st_dev, visit)
+}
+
+fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
+    let mut dir = Dir::from_fd(fd.try_clone().map_err(|_| failed("dup", path)(Errno::EMFILE))?)
+        .map_err(failed("opendir", path))?;
+    let mut subdirectories = Vec::new();
+    for entry in dir.iter() {
+        let entry = entry.map_err(failed("readdir", path))?;
+        let name = PathBuf::from(OsString::from_vec(entry.file_name().to_bytes().to_vec()));
+        if name == Path::new(".") || name == Path::new("..") {
+            continue;
+        }
+        let full = path.join(&name);
+        let stat = match fstatat(&fd, &name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::ENOENT) => continue,
+            Err(errno) => return Err(failed("fstatat", &full)(errno)),
+        };
+        if stat.st_dev != device {
+            continue;
+        }
+        visit(&full, fd.as_fd(), &name, &stat)?;
+        if entry.file_type() == Some(Type::Directory) || stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
+            subdirectories.push(name);
+        }
+    }
+    for name in subdirectories {
+        let full = path.join(&name);
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+        match nix::fcntl::openat(&fd, &name, flags, Mode::empty()) {
+            Ok(below) => descend(below, &full, device, visit)?,
+            // Gone or exchanged while we looked: nothing of it is ours to change.
+            Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => {}
+            Err(errno) => return Err(failed("openat", &full)(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Clears set-id bits that were put on root's files beneath an idmapped workspace after `since` (seconds since the epoch).
+///
+/// Through the mapping the command owns root's files there, so it could leave a set-uid program of root's behind. In the
+/// sandbox it is void (nosuid, no_new_privs); outside it would not be.
+pub fn clear_new_set_ids(top: &Path, since: i64) -> Result<u64, WorkspaceError> {
+    let mut cleared = 0;
+    each(top, &mut |path, dir, name, stat| {
+        let set_id = stat.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+        if regular && set_id && stat.st_ctime >= since && (stat.st_uid == 0 || stat.st_gid == 0) {
+            // Changing the owner to what it is clears the bits, and never follows a link put there meanwhile.
+            let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            fchownat(dir, name, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
+                .map_err(failed("fchownat", path))?;
+            cleared += 1;
+        }
+        Ok(())
+    })?;
+    Ok(cleared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    #[test]
+    fn the_exchange_maps_every_id_once() {
+        for id in [1, 2, 10001, u32::MAX - 1] {
+            let mut total = 0u64;
+            for line in exchange(id).lines() {
+                let fields: Vec<u64> = line.split(' ').map(|f| f.parse().unwrap()).collect();
+                total += fields[2];
+            }
+            assert_eq!(total, u64::from(u32::MAX), "{id}");
+        }
+    }
+
+    #[test]
+    fn owners_are_taken_and_put_back_without_following_links() {
+        let outside = tempfile::tempdir().unwrap();
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("kept"), "").unwrap();
+        std::fs::create_dir(top.path().join("sub")).unwrap();
+        std::fs::write(top.path().join("sub/file"), "").unwrap();
+        symlink(outside.path(), top.path().join("sub/link")).unwrap();
+        std::os::unix::fs::chown(top.path().join("sub/file"), Some(7), Some(8)).unwrap();
+        let owners = take(top.path(), Uid::from_raw(10001), Gid::from_raw(10001)).unwrap();
+        let owner = |p: PathBuf| std::fs::symlink_metadata(p).map(|m| (m.uid(), m.gid())).unwrap();
+        assert_eq!(owner(top.path().join("sub/file")), (10001, 10001));
+        assert_eq!(owner(top.path().join("sub/link")), (10001, 10001));
+        assert_eq!(owner(outside.path().join("kept")), (0, 0));
+        let suid = top.path().join("sub/new");
+        std::fs::write(&suid, "").unwrap();
+        std::os::unix::fs::chown(&suid, Some(10001), Some(10001)).unwrap();
+        std::fs::set_permissions(&suid, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        Owners::parse(&owners.to_bytes()).unwrap().restore().unwrap();
+        assert_eq!(owner(top.path().join("sub/file")), (7, 8));
+        assert_eq!(owner(top.path().join("sub")), (0, 0));
+        assert_eq!(owner(suid.clone()), (0, 0));
+        assert_eq!(std::fs::metadata(&suid).unwrap().permissions().mode() & 0o7000, 0);
+    }
+
+    #[test]
+    fn new_set_id_files_of_root_lose_the_bits() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("tool");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6755)).unwrap();
+        assert_eq!(clear_new_set_ids(top.path(), i64::MAX).unwrap(), 0);
+        assert_eq!(clear_new_set_ids(top.path(), 0).unwrap(), 1);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o755);
+    }
+}

@@ -1,0 +1,94 @@
+//! What a record holds and what it lacks: counted alike by the writer, for the seal, and by the check of the seal.
+
+use super::record::{Body, Gap};
+use crate::policy::Axis;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A count of records that could not be stored.
+#[derive(Debug)]
+struct Loss {
+    lost: u64,
+    cause: String,
+}
+
+/// Denials and holes by axis; a key of none touches all axes.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    denials: BTreeMap<Axis, u64>,
+    holes: BTreeSet<Option<Axis>>,
+    losses: BTreeMap<Option<Axis>, Loss>,
+}
+
+impl Tally {
+    /// Counts a record that is in the ledger.
+    pub(super) fn stored(&mut self, body: &Body) {
+        match body {
+            Body::Denial(denial) => {
+                let denials = self.denials.entry(denial.axis).or_default();
+                *denials = denials.saturating_add(denial.count);
+            }
+            Body::Gap(gap) => {
+                self.holes.insert(gap.axis);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a record that is not in the ledger: a folded denial and a gap for all that they stand for.
+    pub(super) fn lost(&mut self, body: &Body, cause: String) {
+        let records = match body {
+            Body::Denial(denial) | Body::WouldDeny(denial) => denial.count,
+            Body::Gap(gap) => gap.lost,
+            _ => 1,
+        };
+        let loss = self.losses.entry(body.axis()).or_insert(Loss {
+            lost: 0,
+            cause: String::new(),
+        });
+        loss.lost = loss.lost.saturating_add(records);
+        loss.cause = cause;
+    }
+
+    /// The next loss to be recorded. It stays until [`Tally::recorded`].
+    pub(super) fn next_gap(&self) -> Option<Gap> {
+        let (axis, loss) = self.losses.first_key_value()?;
+        Some(Gap {
+            axis: *axis,
+            source: "writer".to_owned(),
+            lost: loss.lost,
+            cause: loss.cause.clone(),
+        })
+    }
+
+    /// The gap that [`Tally::next_gap`] gave is in the ledger.
+    pub(super) fn recorded(&mut self, gap: &Gap) {
+        self.losses.remove(&gap.axis);
+        self.holes.insert(gap.axis);
+    }
+
+    pub(super) fn is_losing(&self) -> bool {
+        !self.losses.is_empty()
+    }
+
+    /// Denials by axis, each axis named.
+    pub(super) fn denials(&self) -> BTreeMap<String, u64> {
+        let count = |axis| self.denials.get(axis).copied().unwrap_or_default();
+        Axis::ALL
+            .iter()
+            .map(|axis| (axis.name().to_owned(), count(axis)))
+            .collect()
+    }
+
+    pub(super) fn complete(&self) -> bool {
+        self.holes.is_empty()
+    }
+
+    /// Whether no gap touches the axis, for each axis.
+    pub(super) fn complete_by_axis(&self) -> BTreeMap<String, bool> {
+        let whole = |axis: Axis| !self.holes.contains(&None) && !self.holes.contains(&Some(axis));
+        Axis::ALL
+            .iter()
+            .map(|axis| (axis.name().to_owned(), whole(*axis)))
+            .collect()
+    }
+}

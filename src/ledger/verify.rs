@@ -1,0 +1,324 @@
+//! Reads a ledger back and says whether it is whole, lacks something, or was changed.
+
+use super::chain::{ORIGIN, head_after, is_head};
+use super::escape::printable;
+use super::lines::{Line, Lines};
+use super::record::{Body, Gap, Record, Seal, VERSION};
+use super::run_id::RunId;
+use super::tally::Tally;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// How many reasons of incompleteness are kept; the others are counted.
+const REASONS_LIMIT: usize = 16;
+
+/// What was found in a ledger.
+#[must_use]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verification {
+    /// Every record from the start to the seal is there as it was written, and none was lost.
+    Complete {
+        /// Lines.
+        records: u64,
+        /// Denials, folded ones in full.
+        denials: u64,
+        /// SHA-256 of the last line.
+        head: String,
+    },
+    /// What is there is as it was written, but it is not everything.
+    Incomplete {
+        /// Whole lines.
+        records: u64,
+        /// Denials among them.
+        denials: u64,
+        /// What is missing, one phrase each, at most 17.
+        why: Vec<String>,
+    },
+    /// A line is not as it was written, or lines were removed or put in.
+    Altered {
+        /// The first line, from 1, at which this shows.
+        line: u64,
+        /// What does not fit.
+        why: String,
+    },
+}
+
+impl Verification {
+    /// 0 complete, 1 incomplete, 2 altered.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Verification::Complete { .. } => 0,
+            Verification::Incomplete { .. } => 1,
+            Verification::Altered { .. } => 2,
+        }
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verification::Complete {
+                records,
+                denials,
+                head,
+            } => {
+                write!(
+                    f,
+                    "complete: {records} records, {denials} denials, head {head}"
+                )
+            }
+            Verification::Incomplete {
+                records,
+                denials,
+                why,
+            } => {
+                write!(
+                    f,
+                    "incomplete: {records} records, {denials} denials: {}",
+                    why.join("; ")
+                )
+            }
+            Verification::Altered { line, why } => write!(f, "altered: line {line}: {why}"),
+        }
+    }
+}
+
+/// A ledger that could not be read, which says nothing about it.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// open(2) or read(2) failed.
+    #[error("ledger {path:?} cannot be read: {cause}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        cause: io::Error,
+    },
+    /// The head that was given is none.
+    #[error("head {text:?} is no head: 64 hexadecimal digits in lower case are expected")]
+    Head {
+        /// The text as given.
+        text: String,
+    },
+}
+
+/// [`verify`] of a file.
+pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, VerifyError> {
+    let read = |cause| VerifyError::Read {
+        path: path.to_owned(),
+        cause,
+    };
+    let file = File::open(path).map_err(read)?;
+    verify(BufReader::with_capacity(1 << 16, file), head).map_err(|error| match error {
+        VerifyError::Read { cause, .. } => read(cause),
+        other => other,
+    })
+}
+
+/// Checks the form, the chain and the order of all records, the counts and the completeness that the seal claims, and,
+/// where `head` is given, that the last line is the one whose hash that is. Reads once, keeping one line at a time.
+///
+/// The chain has no key. Without `head` a file that someone with write access computed anew from some line on passes;
+/// so does one whose end was cut and sealed anew.
+pub fn verify<R: BufRead>(reader: R, head: Option<&str>) -> Result<Verification, VerifyError> {
+    if let Some(text) = head.filter(|text| !is_head(text)) {
+        return Err(VerifyError::Head {
+            text: text.to_owned(),
+        });
+    }
+    let mut lines = Lines::new(reader);
+    let mut check = Check::default();
+    while let Some(line) = lines.next().map_err(|cause| VerifyError::Read {
+        path: PathBuf::new(),
+        cause,
+    })? {
+        if let Err(why) = check.line(&line) {
+            return Ok(Verification::Altered {
+                line: line.number,
+                why,
+            });
+        }
+    }
+    Ok(check.end(head))
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Check {
+    records: u64,
+    denials: u64,
+    head: Option<String>,
+    mono_ns: u64,
+    run: String,
+    level: String,
+    tally: Tally,
+    sealed: bool,
+    torn: Option<u64>,
+    gaps: Vec<String>,
+    more_gaps: u64,
+}
+
+impl Check {
+    fn line(&mut self, line: &Line<'_>) -> Result<(), String> {
+        if self.sealed {
+            return Err("stands after the seal".to_owned());
+        }
+        if line.too_long {
+            return Err("is longer than any record".to_owned());
+        }
+        if !line.ended {
+            // The writer's death, or a disk that stayed full: the one way for a line to be torn.
+            self.torn = Some(line.number);
+            return Ok(());
+        }
+        let record = super::line::decode(line.bytes)
+            .map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
+        self.frame(&record)?;
+        self.body(&record.body, line.bytes)?;
+        self.records += 1;
+        self.head = Some(head_after(line.bytes));
+        self.tally.stored(&record.body);
+        Ok(())
+    }
+
+    /// What every record carries.
+    fn frame(&mut self, record: &Record) -> Result<(), String> {
+        if record.v != VERSION {
+            return Err(format!("has version {}, not {VERSION}", record.v));
+        }
+        if record.seq != self.records {
+            return Err(format!(
+                "has number {} where {} is due",
+                record.seq, self.records
+            ));
+        }
+        if record.prev != self.head.as_deref().unwrap_or(ORIGIN) {
+            return Err("does not hold the hash of the line before it".to_owned());
+        }
+        if record.mono_ns < self.mono_ns {
+            return Err("is earlier than the line before it".to_owned());
+        }
+        if record.time.parse::<jiff::Timestamp>().is_err() || !record.time.ends_with('Z') {
+            return Err("has no time in UTC".to_owned());
+        }
+        if self.records == 0 {
+            record.run.parse::<RunId>().map_err(|e| e.to_string())?;
+            self.run.clone_from(&record.run);
+            self.level.clone_from(&record.level);
+        } else if record.run != self.run || record.level != self.level {
+            return Err("belongs to another run".to_owned());
+        }
+        self.mono_ns = record.mono_ns;
+        Ok(())
+    }
+
+    /// The kind's place, and what the kind itself claims.
+    fn body(&mut self, body: &Body, line: &[u8]) -> Result<(), String> {
+        match (body, self.records) {
+            (Body::Start(_), 0) => {}
+            (Body::Start(_), _) => return Err("is a second start".to_owned()),
+            (_, 0) => return Err("comes before the start".to_owned()),
+            (Body::Seal(seal), _) => {
+                self.seal(seal, line)?;
+                self.sealed = true;
+            }
+            (Body::Denial(denial), _) => self.denials = self.denials.saturating_add(denial.count),
+            (Body::Gap(gap), _) => self.gap(gap),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        if self.gaps.len() == REASONS_LIMIT {
+            self.more_gaps += 1;
+            return;
+        }
+        let axis = gap.axis.map_or("any axis", |axis| axis.name());
+        let text = format!(
+            "{} of {axis} lost by {}: {}",
+            gap.lost, gap.source, gap.cause
+        );
+        self.gaps.push(printable(&text).into_owned());
+    }
+
+    fn seal(&self, seal: &Seal, line: &[u8]) -> Result<(), String> {
+        if Some(&seal.head) != self.head.as_ref() {
+            return Err("seals another head than the line before it has".to_owned());
+        }
+        if Some(&seal.digest) != seal_digest(line, &seal.digest).as_ref() {
+            return Err("is a seal that was changed: its digest does not fit".to_owned());
+        }
+        if seal.denials != self.tally.denials() {
+            return Err(format!(
+                "seals denials {:?} where {:?} are recorded",
+                seal.denials,
+                self.tally.denials()
+            ));
+        }
+        if seal.complete != self.tally.complete()
+            || seal.complete_by_axis != self.tally.complete_by_axis()
+        {
+            return Err("seals a completeness that the recorded gaps do not bear out".to_owned());
+        }
+        Ok(())
+    }
+
+    fn end(self, head: Option<&str>) -> Verification {
+        if let Some(head) =
+            head.filter(|head| Some(*head) != self.head.as_deref() || self.torn.is_some())
+        {
+            let line = self.torn.unwrap_or(self.records);
+            return Verification::Altered {
+                line,
+                why: format!("is not the last line of the run whose head is {head}"),
+            };
+        }
+        let mut why = self.gaps;
+        if self.more_gaps > 0 {
+            why.push(format!("{} gaps more", self.more_gaps));
+        }
+        if let Some(line) = self.torn {
+            why.push(format!("line {line} is cut short"));
+        }
+        if self.records == 0 {
+            why.push("there is no start".to_owned());
+        }
+        if !self.sealed {
+            why.push("there is no seal".to_owned());
+        }
+        let (records, denials) = (self.records, self.denials);
+        match (why.is_empty(), self.head) {
+            (true, Some(head)) => Verification::Complete {
+                records,
+                denials,
+                head,
+            },
+            _ => Verification::Incomplete {
+                records,
+                denials,
+                why,
+            },
+        }
+    }
+}
+
+/// What the digest in a seal's line is due to be, from the line itself.
+fn seal_digest(line: &[u8], digest: &str) -> Option<String> {
+    let field = format!("\"digest\":\"{digest}\"");
+    let text = std::str::from_utf8(line).ok()?;
+    let at = text.rfind(&field)?;
+    let blank = format!(
+        "{}\"digest\":\"{ORIGIN}\"{}",
+        &text[..at],
+        &text[at + field.len()..]
+    );
+    Some(head_after(blank.as_bytes()))
+}
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;

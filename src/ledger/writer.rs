@@ -1,0 +1,350 @@
+//! The one writer of a run's ledger.
+
+use super::attempts::Attempts;
+use super::chain::{ORIGIN, head_after};
+use super::error::LedgerError;
+use super::line::{LINE_LIMIT, encode};
+use super::record::{Body, Outcome, Record, Seal, VERSION};
+use super::run_id::RunId;
+use super::sink::{Refused, Sink};
+use super::tally::Tally;
+use super::target::{LedgerTarget, Made, adopt, create};
+use nix::errno::Errno;
+use nix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// What a record that cannot be written means for the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LedgerMode {
+    /// [`Ledger::append`] gives the error, and the run is to end.
+    #[default]
+    Required,
+    /// The loss is counted and [`Ledger::append`] gives [`Appended::NotStored`]; while [`Ledger::is_losing`], no new
+    /// egress is to be allowed.
+    Degrade,
+}
+
+/// What became of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Appended {
+    /// It is in the file.
+    Stored {
+        /// Its number.
+        seq: u64,
+        /// The chain's head after it.
+        head: String,
+    },
+    /// It could not be stored now ([`LedgerMode::Degrade`] only): it is counted for the next `gap`, or, where a part of
+    /// its line is out, its rest comes before the next record.
+    NotStored,
+}
+
+/// How the run ended, for its last record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SealInput {
+    /// Whether the command was started.
+    pub started: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The status passed on.
+    pub exit_code: Option<i32>,
+}
+
+/// A ledger that holds its last record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sealed {
+    /// SHA-256 of the seal's own line: what the status descriptor says and what `verify --head` asks for.
+    pub head: String,
+    /// Whether no gap was recorded.
+    pub complete: bool,
+    /// The same by axis.
+    pub complete_by_axis: BTreeMap<String, bool>,
+    /// The last record's fields.
+    pub seal: Seal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Empty,
+    Open,
+    Sealed,
+}
+
+/// An open ledger.
+///
+/// It may cross one fork(2), on either side, but only one of the two processes may use it from then on: the sequence
+/// and the chain live in memory, and two writers would give two records the same place. The other drops it, which
+/// closes its descriptor and changes nothing. The descriptor is close-on-exec.
+#[derive(Debug)]
+pub struct Ledger {
+    sink: Sink,
+    made: Made,
+    target: String,
+    run: String,
+    level: String,
+    mode: LedgerMode,
+    stage: Stage,
+    seq: u64,
+    head: String,
+    attempts: Attempts,
+    tally: Tally,
+}
+
+impl Ledger {
+    /// Makes the ledger of a run: a new file of mode 0600 that only grows, in a directory that is made, 0700, if it is
+    /// missing; or a descriptor of the caller's.
+    ///
+    /// Every directory above must belong to root or the caller and not be writable by everyone; what the command's own
+    /// ids could do is asked beforehand with [`super::control_path_is_safe`]. On an error nothing stays behind.
+    pub fn open(target: LedgerTarget, run: &RunId, level: &str) -> Result<Ledger, LedgerError> {
+        let (file, made, target) = match target {
+            LedgerTarget::Path(path) => {
+                let (file, made) = create(&path)?;
+                (file, made, path.display().to_string())
+            }
+            LedgerTarget::Fd(file) => {
+                adopt(&file)?;
+                let name = format!("fd:{}", file.as_raw_fd());
+                (file, Made::default(), name)
+            }
+        };
+        let fd = file.as_raw_fd();
+        Ok(Ledger {
+            sink: Sink::new(file).map_err(|cause| LedgerError::Descriptor { fd, cause })?,
+            made,
+            target,
+            run: run.to_string(),
+            level: level.to_owned(),
+            mode: LedgerMode::default(),
+            stage: Stage::Empty,
+            seq: 0,
+            head: ORIGIN.to_owned(),
+            attempts: Attempts::default(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// The same ledger in another mode.
+    pub fn with_mode(self, mode: LedgerMode) -> Ledger {
+        Ledger { mode, ..self }
+    }
+
+    /// The path, or `fd:N`.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The chain's head after the last record.
+    pub fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// Denials stored so far, by axis, folded ones in full.
+    pub fn denials(&self) -> BTreeMap<String, u64> {
+        self.tally.denials()
+    }
+
+    /// Whether something still waits to be written: the rest of a line, or a count of lost records.
+    pub fn is_losing(&self) -> bool {
+        self.sink.owes() || self.tally.is_losing()
+    }
+
+    /// Adds a record as one line, in one write(2) where the file takes it whole. A denial's `attempt` is set here.
+    ///
+    /// The first record is a `start`, whose failure is an error in either mode; the last is made by [`Ledger::seal`].
+    /// Losses of before are recorded first, as one `gap` an axis, source `writer`. In [`LedgerMode::Required`] too
+    /// a record that gives an error is counted as lost, so that an abort or a seal that still gets through does not
+    /// claim a complete record.
+    pub fn append(&mut self, mut body: Body) -> Result<Appended, LedgerError> {
+        self.check_place(&body)?;
+        if let Body::Denial(denial) = &mut body {
+            denial.attempt = self.attempts.number(denial);
+        }
+        let starting = self.stage == Stage::Empty;
+        let result = self.settle().and_then(|()| self.put(&body));
+        let (begun, error) = match result {
+            Ok(()) => (true, None),
+            Err(failure) => (failure.begun, Some(failure.error)),
+        };
+        if begun {
+            self.stage = Stage::Open;
+            self.tally.stored(&body);
+        } else if let Some(error) = error.as_ref().filter(|_| !starting) {
+            self.tally.lost(&body, error.to_string());
+        }
+        match error {
+            None => Ok(Appended::Stored {
+                seq: self.seq - 1,
+                head: self.head.clone(),
+            }),
+            Some(error) if starting || self.mode == LedgerMode::Required => Err(error),
+            Some(_) => Ok(Appended::NotStored),
+        }
+    }
+
+    /// Tries to write what is owed; what is still owed after it is seen by [`Ledger::is_losing`].
+    pub fn retry(&mut self) {
+        if self.stage == Stage::Open
+            && let Err(failure) = self.settle()
+        {
+            drop(failure);
+        }
+    }
+
+    /// Adds the last record. After an error with nothing of it written it may be tried again.
+    pub fn seal(&mut self, end: SealInput) -> Result<Sealed, LedgerError> {
+        let misplaced = |why| Err(LedgerError::Order { kind: "seal", why });
+        match self.stage {
+            Stage::Open => {}
+            Stage::Empty => return misplaced("comes before the start"),
+            Stage::Sealed => return misplaced("comes a second time"),
+        }
+        self.settle().map_err(|failure| failure.error)?;
+        let mut seal = Seal {
+            started: end.started,
+            outcome: end.outcome,
+            exit_code: end.exit_code,
+            denials: self.tally.denials(),
+            complete: self.tally.complete(),
+            complete_by_axis: self.tally.complete_by_axis(),
+            head: self.head.clone(),
+            digest: ORIGIN.to_owned(),
+        };
+        let mut record = self.record(&Body::Seal(seal.clone()))?;
+        seal.digest = head_after(&self.encode(&record)?);
+        record.body = Body::Seal(seal.clone());
+        let line = self.encode(&record)?;
+        let written = self.write(line);
+        if written.as_ref().err().is_none_or(|failure| failure.begun) {
+            self.stage = Stage::Sealed;
+        }
+        written.map_err(|failure| failure.error)?;
+        Ok(Sealed {
+            head: self.head.clone(),
+            complete: seal.complete,
+            complete_by_axis: seal.complete_by_axis.clone(),
+            seal,
+        })
+    }
+
+    /// Takes back what [`Ledger::open`] made, for a run whose command was never started: the file, if its name still
+    /// means it, and the directories, if they are empty again. A descriptor of the caller's is left as it is.
+    pub fn remove_if_unstarted(self) -> Result<(), LedgerError> {
+        self.made.remove(self.sink.file())
+    }
+
+    fn check_place(&self, body: &Body) -> Result<(), LedgerError> {
+        let why = match (self.stage, body) {
+            (Stage::Sealed, _) => "comes after the seal",
+            (_, Body::Seal(_)) => "is made by sealing only",
+            (Stage::Empty, Body::Start(_)) => return Ok(()),
+            (Stage::Empty, _) => "comes before the start",
+            (Stage::Open, Body::Start(_)) => "comes a second time",
+            (Stage::Open, _) => return Ok(()),
+        };
+        Err(LedgerError::Order {
+            kind: body.kind(),
+            why,
+        })
+    }
+
+    /// Brings out what is owed: the rest of a line, then the gaps.
+    fn settle(&mut self) -> Result<(), Failure> {
+        self.sink
+            .settle()
+            .map_err(|cause| self.refused(false, cause))?;
+        while let Some(gap) = self.tally.next_gap() {
+            let result = self.put(&Body::Gap(gap.clone()));
+            if result.as_ref().err().is_none_or(|failure| failure.begun) {
+                self.tally.recorded(&gap);
+            }
+            // Whatever became of the gap's line, nothing of the record that waits behind it is out.
+            result.map_err(|failure| Failure {
+                begun: false,
+                ..failure
+            })?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, body: &Body) -> Result<(), Failure> {
+        let line = self.record(body).and_then(|record| self.encode(&record))?;
+        self.write(line)
+    }
+
+    /// A line of which a part is out has its place in the chain: its rest will follow.
+    fn write(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
+        let head = head_after(&line);
+        line.push(b'\n');
+        let result = self
+            .sink
+            .write_line(&line)
+            .map_err(|Refused { begun, cause }| self.refused(begun, cause));
+        if result.as_ref().err().is_none_or(|failure| failure.begun) {
+            self.head = head;
+            self.seq += 1;
+        }
+        result
+    }
+
+    fn refused(&self, begun: bool, cause: Errno) -> Failure {
+        Failure {
+            begun,
+            error: LedgerError::Write {
+                seq: self.seq,
+                target: self.target.clone(),
+                cause,
+            },
+        }
+    }
+
+    fn record(&self, body: &Body) -> Result<Record, LedgerError> {
+        let mono = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(LedgerError::Clock)?;
+        Ok(Record {
+            v: VERSION,
+            seq: self.seq,
+            time: format!("{:.9}", jiff::Timestamp::now()),
+            mono_ns: u64::try_from(Duration::from(mono).as_nanos()).unwrap_or(u64::MAX),
+            run: self.run.clone(),
+            level: self.level.clone(),
+            body: body.clone(),
+            prev: self.head.clone(),
+        })
+    }
+
+    fn encode(&self, record: &Record) -> Result<Vec<u8>, LedgerError> {
+        let line = encode(record).map_err(|cause| LedgerError::Encode {
+            seq: record.seq,
+            cause,
+        })?;
+        match line.len() {
+            length if length > LINE_LIMIT => Err(LedgerError::TooLong {
+                seq: record.seq,
+                length,
+                limit: LINE_LIMIT,
+            }),
+            _ => Ok(line),
+        }
+    }
+}
+
+/// Why a record is not in the file, and whether a part of it is.
+struct Failure {
+    begun: bool,
+    error: LedgerError,
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Failure {
+        Failure {
+            begun: false,
+            error,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

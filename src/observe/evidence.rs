@@ -1,0 +1,138 @@
+//! What the enforcing parts report, taken in by the supervisor: the proxy's reports, which wait for an answer, and the
+//! firewall's log, which has answered already and is held against the firewall's own counters at the end.
+
+use crate::install::firewall::{FirewallError, RuleCounter};
+use crate::ledger::record::{Body, Gap};
+use crate::ledger::{Appended, Ledger, LedgerError};
+use crate::observe::nflog::NfLog;
+use crate::policy::Axis;
+use crate::proxy::channel::{Report, ReportReceiver};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Evidence cannot be taken in any more, or not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum EvidenceError {
+    /// The proxy has ended: egress is closed, and what it refuses is not recorded.
+    #[error("the proxy has ended")]
+    ProxyEnded,
+    /// The proxy sends what it never would.
+    #[error("the proxy sent {0} messages that are no reports")]
+    ProxyGarbled(u64),
+    /// The channel to the proxy.
+    #[error("the proxy's reports: {0}")]
+    Reports(#[from] io::Error),
+    /// The firewall's log.
+    #[error(transparent)]
+    Firewall(#[from] FirewallError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// The sources and what has come from them.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    reports: Option<ReportReceiver>,
+    log: Option<NfLog>,
+    /// Packets that the log has told of, by rule.
+    logged: BTreeMap<String, u64>,
+    /// Packets that are known to be missing from the log.
+    lost: u64,
+    /// Whether the command runs: what is refused before that was tried by the probes.
+    recording: bool,
+    /// The counters when recording began.
+    baseline: BTreeMap<String, u64>,
+}
+
+impl Evidence {
+    /// The sources of a run.
+    pub fn new(reports: Option<ReportReceiver>, log: Option<NfLog>) -> Evidence {
+        Evidence { reports, log, ..Evidence::default() }
+    }
+
+    /// The proxy's channel, to be waited for.
+    pub fn reports(&self) -> Option<&ReportReceiver> {
+        self.reports.as_ref()
+    }
+
+    /// The firewall's log, to be waited for.
+    pub fn log(&self) -> Option<&NfLog> {
+        self.log.as_ref()
+    }
+
+    /// Packets that the log has told of so far, by rule.
+    pub fn logged(&self) -> &BTreeMap<String, u64> {
+        &self.logged
+    }
+
+    /// From here on what comes in is the command's, and recorded.
+    pub fn begin(&mut self, counters: &[RuleCounter]) {
+        self.logged.clear();
+        self.lost = 0;
+        self.baseline = counters.iter().map(|c| (c.rule.clone(), c.packets)).collect();
+        self.recording = true;
+    }
+
+    /// Takes in what is there.
+    pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        self.collect_log(ledger)?;
+        self.collect_reports(ledger)
+    }
+
+    fn collect_reports(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let Some(reports) = &mut self.reports else { return Ok(()) };
+        loop {
+            let received = reports.drain()?;
+            if received.rejected > 0 {
+                return Err(EvidenceError::ProxyGarbled(received.rejected));
+            }
+            let none = received.reports.is_empty();
+            for (id, report) in received.reports {
+                if self.recording {
+                    // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
+                    let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
+                        Report::Denial(denial) => Body::Denial(denial),
+                        Report::Infrastructure(failure) => Body::Infrastructure(failure),
+                    })?;
+                }
+                reports.acknowledge(id)?;
+            }
+            if received.closed {
+                return Err(EvidenceError::ProxyEnded);
+            }
+            if none {
+                return Ok(());
+            }
+        }
+    }
+
+    fn collect_log(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let mut denials = Vec::new();
+        let drained = log.drain(|logged| denials.push(logged))?;
+        for logged in denials {
+            *self.logged.entry(logged.rule.clone()).or_default() += 1;
+            if self.recording {
+                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Denial(logged.into_denial()))?;
+            }
+        }
+        self.lost += drained.lost;
+        Ok(())
+    }
+
+    /// Holds the firewall's own counters against what its log has told of; each difference is a gap.
+    pub fn reconcile(&self, counters: &[RuleCounter], ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        for counter in counters {
+            let before = self.baseline.get(&counter.rule).copied().unwrap_or(0);
+            let logged = self.logged.get(&counter.rule).copied().unwrap_or(0);
+            let lost = counter.packets.saturating_sub(before).saturating_sub(logged);
+            if lost > 0 {
+                let axis = if counter.rule == "control-plane" { Axis::Privilege } else { Axis::Network };
+                let cause = format!("rule {} refused more packets than its log told of ({} noticed)", counter.rule, self.lost);
+                ledger.append(Body::Gap(Gap { axis: Some(axis), source: "nflog".into(), lost, cause }))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! From a policy and the facts of a host to what will carry each restriction, or a refusal that names what is missing.
+//! Pure: nothing is looked up and nothing is changed here.
+
+pub mod describe;
+pub mod rung;
+
+use crate::host::{Facts, PathFact, workspaces};
+use crate::install::account::{Identity, escalation_masks, escalation_overlays};
+use crate::install::firewall;
+use crate::install::mounts::{MountPlan, Overlay, Writable};
+use crate::install::workspace::Ownership;
+use crate::policy::{AddressRules, Allowlist, Loopback, Policy, Posture, Trees, Unholdable};
+use crate::proxy::Dns;
+use rung::{Carried, Rung};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// What one run will put in force.
+#[derive(Debug)]
+pub struct Plan {
+    /// The policy.
+    pub policy: Policy,
+    /// The rung that carries it.
+    pub rung: &'static dyn Rung,
+    /// Each restriction and its mechanism.
+    pub restrictions: Vec<Carried>,
+    /// Whom the command runs as; `None` where the privilege axis is open.
+    pub identity: Option<Identity>,
+    /// The command's view of the file system; `None` where it is the caller's.
+    pub mounts: Option<MountPlan>,
+    /// How each workspace becomes writable to the command.
+    pub workspaces: BTreeMap<PathBuf, Ownership>,
+    /// Directories of HOME that are made if they are missing.
+    pub state: Vec<PathBuf>,
+    /// The wall; `None` where there is none.
+    pub wall: Option<WallPlan>,
+    /// The proxy; `None` where egress is open.
+    pub proxy: Option<ProxyPlan>,
+    /// Whether Landlock's scopes are in force.
+    pub scopes: bool,
+    /// What cannot be observed on this rung: one sentence each.
+    pub unobserved: Vec<String>,
+    /// What an operator should know: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What of the wall is settled before the run has its numbers.
+#[derive(Debug, Clone)]
+pub struct WallPlan {
+    /// Whether anything but the control-plane ports is refused.
+    pub egress: firewall::Egress,
+    /// What of this machine may be reached.
+    pub loopback: firewall::Loopback,
+    /// The host's resolvers.
+    pub resolvers: Vec<IpAddr>,
+    /// The control plane's ports.
+    pub control_plane_ports: Vec<u16>,
+}
+
+/// What the proxy works by.
+#[derive(Debug, Clone)]
+pub struct ProxyPlan {
+    /// The names that are admitted.
+    pub allowlist: Allowlist,
+    /// The addresses that names may resolve to.
+    pub address_rules: AddressRules,
+    /// The resolvers and the hosts file.
+    pub dns: Dns,
+}
+
+/// Why a policy cannot be put in force here. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The combination of postures can be held nowhere like here.
+    #[error(transparent)]
+    Unholdable(#[from] Unholdable),
+    /// No rung carries it.
+    #[error("no rung carries this policy here: {0}")]
+    NoRung(String),
+    /// A path of the policy is not usable.
+    #[error("{path}: {fault}", path = path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong, and what is accepted.
+        fault: String,
+    },
+    /// The command's user already runs something, which sees the file system as it was before (case F03).
+    #[error("uid {uid} already has a process (pid {pid}), which the policy would not hold; accepted: a user without processes")]
+    UserIsBusy {
+        /// The uid.
+        uid: u32,
+        /// One of its processes.
+        pid: i32,
+    },
+}
+
+/// Makes the plan.
+pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Refusal> {
+    policy.check_holdable()?;
+    if let (Some(identity), Some(pid)) = (&facts.identity, facts.identity_process) {
+        return Err(Refusal::UserIsBusy { uid: identity.uid.as_raw(), pid });
+    }
+    let wanted = rung::wanted(&policy);
+    let (rung, restrictions) = rung::first_that_carries(&wanted, facts).map_err(Refusal::NoRung)?;
+    let mut notes = Vec::new();
+    let identity = facts.identity.clone();
+    let mut workspaces = BTreeMap::new();
+    let mounts = match &identity {
+        Some(identity) => Some(mount_plan(&policy, facts, identity, masks, &mut workspaces)?),
+        None if !policy.filesystem.read_only.is_empty() => {
+            let path = policy.filesystem.read_only[0].resolve(Path::new("/"));
+            let fault = "read-only paths need filesystem restricted or locked".to_owned();
+            return Err(Refusal::Path { path, fault });
+        }
+        None => None,
+    };
+    let state = identity.as_ref().map_or_else(Vec::new, |identity| state_directories(&policy, identity));
+    if policy.privilege.posture > Posture::Open && policy.privilege.control_plane_ports.is_empty() {
+        notes.push("no control-plane port is named, so none is refused: --control-plane-port".into());
+    }
+    if identity.is_some() && facts.databases.passwd.is_none() {
+        notes.push("the image has no /etc/passwd: the command's account is a number only".into());
+    }
+    for (path, ownership) in &workspaces {
+        if let (Ownership::Changed, Some(PathFact::Present { idmap: Some(cause), .. })) = (ownership, facts.paths.get(path)) {
+            notes.push(format!("{}: its owner is changed for the run and put back ({cause})", path.display()));
+        }
+    }
+    let restricted = policy.network.posture > Posture::Open;
+    let control_plane_ports: Vec<u16> = policy.privilege.control_plane_ports.iter().map(|p| p.get()).collect();
+    let walled = restricted || (identity.is_some() && !control_plane_ports.is_empty());
+    let wall = walled.then(|| WallPlan {
+        egress: if restricted { firewall::Egress::Restricted } else { firewall::Egress::Open },
+        loopback: match &policy.network.loopback {
+            Loopback::All => firewall::Loopback::All,
+            Loopback::Proxy => firewall::Loopback::ProxyOnly,
+            Loopback::Ports(ports) => firewall::Loopback::Ports(ports.iter().map(|p| p.get()).collect()),
+        },
+        resolvers: facts.dns.nameservers.iter().map(|n| n.ip()).collect(),
+        control_plane_ports,
+    });
+    let proxy = policy.effective_allowlist().map(|allowlist| ProxyPlan {
+        allowlist,
+        address_rules: AddressRules {
+            trusted_ranges: policy.network.trusted_ranges.iter().map(|range| range.0).collect(),
+            own_addresses: facts.own_addresses.clone(),
+        },
+        dns: facts.dns.clone(),
+    });
+    Ok(Plan {
+        unobserved: unobserved(&policy, facts),
+        scopes: policy.privilege.posture == Posture::Locked && facts.scopes,
+        policy,
+        rung,
+        restrictions,
+        identity,
+        mounts,
+        workspaces,
+        state,
+        wall,
+        proxy,
+        notes,
+    })
+}
+
+/// The directories of HOME that must exist: the writable set in it, and what tools expect.
+fn state_directories(policy: &Policy, identity: &Identity) -> Vec<PathBuf> {
+    let mut state = crate::policy::environment::home_directories(&identity.home);
+    state.extend(policy.harness().state.iter().map(|s| s.path.resolve(&identity.home)));
+    state.retain(|path| path.starts_with(&identity.home));
+    state.sort();
+    state.dedup();
+    state
+}
+
+fn mount_plan(
+    policy: &Policy,
+    facts: &Facts,
+    identity: &Identity,
+    masks: &[PathBuf],
+    ownerships: &mut BTreeMap<PathBuf, Ownership>,
+) -> Result<MountPlan, Refusal> {
+    let trees = Trees::of(policy, &identity.home);
+    let named: Vec<PathBuf> = policy.filesystem.writable.iter().chain(&policy.filesystem.workspace).map(|p| p.resolve(&identity.home)).collect();
+    let locked = policy.privilege.posture == Posture::Locked;
+    let mut plan = MountPlan {
+        whole_read_only: policy.filesystem.posture == Posture::Locked,
+        nosuid: locked,
+        files: overlays(facts, identity),
+        masks: masks.iter().cloned().chain(escalation_masks()).collect(),
+        ..MountPlan::default()
+    };
+    for path in &trees.read_only {
+        match facts.paths.get(path) {
+            Some(PathFact::Present { real, directory: true, .. }) => plan.read_only.push(real.clone()),
+            Some(PathFact::Present { .. } | PathFact::Missing) | None => {}
+            Some(fault) => return Err(unusable(path, fault)),
+        }
+    }
+    outermost(&mut plan.read_only);
+    let mut candidates: Vec<&PathBuf> = trees.writable.iter().collect();
+    let places = workspaces(policy, &identity.home);
+    candidates.extend(places.iter().filter(|p| !trees.writable.contains(p)));
+    for path in candidates {
+        let made_by_us = path.starts_with(&identity.home);
+        match facts.paths.get(path) {
+            Some(PathFact::Present { real, writable, idmap, directory }) => {
+                let ownership = match (writable, idmap.as_deref()) {
+                    (true, _) => Ownership::Kept,
+                    (false, Some("")) => Ownership::Idmapped,
+                    (false, _) if *directory => Ownership::Changed,
+                    (false, _) => return Err(Refusal::Path { path: path.clone(), fault: "the command's user may not write this file; accepted: a directory, or a file of its own".into() }),
+                };
+                if ownership != Ownership::Kept {
+                    ownerships.insert(path.clone(), ownership);
+                }
+                let idmapped = ownership == Ownership::Idmapped;
+                if policy.filesystem.posture > Posture::Open || idmapped {
+                    plan.writable.push(Writable { path: real.clone(), idmapped });
+                }
+            }
+            Some(PathFact::Missing) | None if made_by_us && policy.filesystem.posture > Posture::Open => {
+                plan.writable.push(Writable { path: path.clone(), idmapped: false });
+            }
+            // What the policy names must be there; the default set is as the image has it.
+            Some(PathFact::Missing) if named.contains(path) => {
+                return Err(Refusal::Path { path: path.clone(), fault: "named writable, but it does not exist".into() });
+            }
+            Some(PathFact::Missing) | None => {}
+            Some(fault) => return Err(unusable(path, fault)),
+        }
+    }
+    for path in &trees.read_only_within {
+        match facts.paths.get(path) {
+            Some(PathFact::Present { real, .. }) => plan.read_only_within.push(real.clone()),
+            Some(fault) => return Err(unusable(path, fault)),
+            None => {}
+        }
+    }
+    if plan.whole_read_only {
+        // What /proc takes in changes the writing process or needs privilege: it is no store.
+        plan.writable.push(Writable { path: "/proc".into(), idmapped: false });
+    }
+    // Outer ones first, so that an inner one is mounted over an outer one.
+    plan.writable.sort_by_key(|w| w.path.components().count());
+    Ok(plan)
+}
+
+fn unusable(path: &Path, fact: &PathFact) -> Refusal {
+    let fault = match fact {
+        PathFact::Untrusted { link } => {
+            format!("{} is a symbolic link that does not belong to root, so its owner decides what it means", link.display())
+        }
+        PathFact::Unreadable(cause) => cause.clone(),
+        PathFact::Missing => "it does not exist".into(),
+        PathFact::Present { .. } => "it is not a directory".into(),
+    };
+    Refusal::Path { path: path.into(), fault }
+}
+
+fn outermost(paths: &mut Vec<PathBuf>) {
+    paths.sort();
+    paths.dedup();
+    let all = paths.clone();
+    paths.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
+}
+
+fn overlays(facts: &Facts, identity: &Identity) -> Vec<Overlay> {
+    let accounts = facts.databases.rewritten(identity).into_iter();
+    accounts.chain(escalation_overlays()).map(|(target, content)| Overlay { target, content }).collect()
+}
+
+fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if policy.filesystem.posture > Posture::Open {
+        sentences.push("refused writes to paths are enforced by the kernel and not yet recorded".to_owned());
+    }
+    if policy.privilege.posture > Posture::Open {
+        sentences.push("refused privileged calls are enforced by the kernel and not yet recorded".to_owned());
+    }
+    if policy.privilege.posture == Posture::Locked && !facts.scopes {
+        sentences.push("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes".to_owned());
+    }
+    sentences
+}

@@ -1,0 +1,382 @@
+//! The effective policy: a level, a file and the flags laid over each other, complete and in canonical order.
+
+use super::allowlist::{Allowlist, NIST_HIGH};
+use super::axis::Posture;
+use super::entry::Entry;
+use super::harness::{Harness, HarnessName};
+use super::layer::Layer;
+use super::level::{Level, Postures};
+use super::path::PolicyPath;
+use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, TrustRange, User};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+
+/// What is in force. Lists are sorted and free of repetitions, so that equal policies have equal digests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Egress.
+    pub network: Network,
+    /// Writes.
+    pub filesystem: Filesystem,
+    /// Identity.
+    pub privilege: Privilege,
+    /// The command's environment.
+    pub environment: Environment,
+    /// The agent.
+    pub harness: HarnessName,
+    /// What happens when the ledger cannot be written.
+    pub ledger: OnLedgerFailure,
+    /// What becomes of processes that outlive the command; the subcommand decides where the policy doesn't.
+    pub leftovers: Option<Leftovers>,
+    /// The file it was read from, which the command must not be able to write. No part of the digest.
+    pub file: Option<PathBuf>,
+}
+
+/// The network axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// How far egress is restricted.
+    pub posture: Posture,
+    /// Entries besides the level's list and the harness's endpoints.
+    pub allow: Vec<Entry>,
+    /// Networks that admitted names may resolve into although they are not public.
+    pub trusted_ranges: Vec<TrustRange>,
+    /// Which loopback ports the command may connect to.
+    pub loopback: Loopback,
+}
+
+/// The filesystem axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filesystem {
+    /// How far writes are restricted.
+    pub posture: Posture,
+    /// Paths besides the default writable set, see [`super::trees`].
+    pub writable: Vec<PolicyPath>,
+    /// Paths that are read-only although a writable one holds them.
+    pub read_only: Vec<PolicyPath>,
+    /// A path that is writable and the working directory.
+    pub workspace: Option<PolicyPath>,
+    /// The working directory, where it is not the workspace.
+    pub workdir: Option<PolicyPath>,
+}
+
+/// The privilege axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Privilege {
+    /// How far privilege is dropped.
+    pub posture: Posture,
+    /// Whom the command runs as; a dedicated account where none is named.
+    pub user: Option<User>,
+    /// Ports of the sandbox provider's own service, refused from posture `restricted` on.
+    pub control_plane_ports: Vec<NonZeroU16>,
+}
+
+/// How the command's environment is made of the caller's, see [`super::environment`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environment {
+    /// Variables passed although they would be dropped or replaced.
+    pub pass: Vec<EnvName>,
+    /// Variables dropped.
+    pub drop: Vec<EnvName>,
+    /// Whether it starts empty.
+    pub clear: bool,
+}
+
+/// Why a policy can't be had from what was given. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The file can't be read.
+    #[error("policy file {}: {cause}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
+    /// The file is no TOML, or holds a key or a value that is none of a policy's.
+    #[error("{}:{line}: {fault}", file.display())]
+    Toml {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, and what is accepted.
+        fault: String,
+    },
+    /// A posture is missing, and no level lies below.
+    #[error("policy file {}: it names no posture for {axes}; add extends = \"LEVEL\" or the posture", file.display())]
+    Incomplete {
+        /// The file.
+        file: PathBuf,
+        /// The axes without a posture.
+        axes: String,
+    },
+    /// A path is asked to be both.
+    #[error("{0} is named both writable and read-only; accepted: one of the two")]
+    BothWays(PolicyPath),
+    /// The whole of the file system as writable path.
+    #[error(
+        "/ is named writable, which leaves nothing read-only; accepted: a path below it, or filesystem = \"open\""
+    )]
+    RootWritable,
+}
+
+/// Why a combination of postures can't be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unholdable {
+    /// Network above `open` without privilege `locked`.
+    #[error(
+        "network {network} can't be held with privilege {privilege}, it needs privilege locked: a set-id program's sockets are not the command's, and root takes the firewall's rules away"
+    )]
+    Network {
+        /// The network's posture.
+        network: Posture,
+        /// The privilege's.
+        privilege: Posture,
+    },
+    /// Filesystem above `open` without privilege `locked`.
+    #[error(
+        "filesystem {filesystem} can't be held with privilege {privilege}, it needs privilege locked: root mounts the trees writable again"
+    )]
+    Filesystem {
+        /// The filesystem's posture.
+        filesystem: Posture,
+        /// The privilege's.
+        privilege: Posture,
+    },
+    /// Root as the dedicated user.
+    #[error("privilege {privilege} can't be held for uid 0; accepted: a user other than root")]
+    Root {
+        /// The privilege's posture.
+        privilege: Posture,
+    },
+}
+
+impl Policy {
+    /// The policy that `--policy` names with the flags' layer over it.
+    pub fn load(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
+        match base {
+            PolicyArg::Level(level) => {
+                Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None)
+            }
+            PolicyArg::File(file) => {
+                let read = std::fs::read_to_string(file);
+                let text = read.map_err(|cause| PolicyError::Read {
+                    file: file.clone(),
+                    cause,
+                })?;
+                Policy::from_toml(file, &text, flags)
+            }
+        }
+    }
+
+    /// The policy that the text of a file says, with the flags' layer over it. `file` is named in errors.
+    pub fn from_toml(file: &Path, text: &str, flags: &Layer) -> Result<Policy, PolicyError> {
+        let said = Layer::from_toml(file, text)?;
+        let base = said.extends.map(Layer::of_level).unwrap_or_default();
+        Policy::of_layers(base.under(said).under(flags.clone()), Some(file))
+    }
+
+    /// The policy of a level.
+    pub fn of_level(level: Level) -> Policy {
+        let layer = Layer::of_level(level);
+        Policy::of_layers(layer, None).expect("a level has all three postures and names no path")
+    }
+
+    fn of_layers(mut all: Layer, file: Option<&Path>) -> Result<Policy, PolicyError> {
+        let (network, filesystem, privilege) = match (all.network, all.filesystem, all.privilege) {
+            (Some(network), Some(filesystem), Some(privilege)) => (network, filesystem, privilege),
+            _ => return Err(PolicyError::incomplete(&all, file)),
+        };
+        sort(&mut all.allow_host);
+        sort(&mut all.trust_range);
+        sort(&mut all.writable);
+        sort(&mut all.read_only);
+        sort(&mut all.control_plane_port);
+        sort(&mut all.env_pass);
+        sort(&mut all.env_drop);
+        let writable = || all.writable.iter().chain(&all.workspace);
+        if writable().any(|path| path.as_str() == "/") {
+            return Err(PolicyError::RootWritable);
+        }
+        if let Some(path) = writable().find(|path| all.read_only.contains(path)) {
+            return Err(PolicyError::BothWays(path.clone()));
+        }
+        Ok(Policy {
+            network: Network {
+                posture: network,
+                allow: all.allow_host,
+                trusted_ranges: all.trust_range,
+                loopback: all.loopback.unwrap_or(default_loopback(network)),
+            },
+            filesystem: Filesystem {
+                posture: filesystem,
+                writable: all.writable,
+                read_only: all.read_only,
+                workspace: all.workspace,
+                workdir: all.workdir,
+            },
+            privilege: Privilege {
+                posture: privilege,
+                user: all.user,
+                control_plane_ports: all.control_plane_port,
+            },
+            environment: Environment {
+                pass: all.env_pass,
+                drop: all.env_drop,
+                clear: all.clear_env.unwrap_or(false),
+            },
+            harness: all.harness.unwrap_or_default(),
+            ledger: all.ledger.unwrap_or(OnLedgerFailure::Required),
+            leftovers: all.leftovers,
+            file: file.map(Path::to_owned),
+        })
+    }
+
+    /// The three postures.
+    pub fn postures(&self) -> Postures {
+        Postures {
+            network: self.network.posture,
+            filesystem: self.filesystem.posture,
+            privilege: self.privilege.posture,
+        }
+    }
+
+    /// The name of the level whose postures these are, or `custom`. What a policy adds to a level changes no posture.
+    pub fn level_name(&self) -> &'static str {
+        Level::with(self.postures()).map_or("custom", Level::name)
+    }
+
+    /// The harness's data.
+    pub fn harness(&self) -> &'static Harness {
+        self.harness.data()
+    }
+
+    /// What egress may go to; none where the network is open.
+    ///
+    /// Restricted: the 205 entries of `nist-high`, the harness's endpoints and the policy's own entries. Locked: the
+    /// latter two alone, so that a policy that names none has no egress.
+    pub fn effective_allowlist(&self) -> Option<Allowlist> {
+        let level: &[&str] = match self.network.posture {
+            Posture::Open => return None,
+            Posture::Restricted => &NIST_HIGH,
+            Posture::Locked => &[],
+        };
+        let level = level
+            .iter()
+            .map(|text| Entry::parse(text).expect("build.rs parsed it"));
+        let harness = self
+            .harness()
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.entry.clone());
+        Some(Allowlist::from_entries(
+            level
+                .chain(harness)
+                .chain(self.network.allow.iter().cloned()),
+        ))
+    }
+
+    /// Refuses a combination that can't be held where the command shares the machine's network and mount tables with
+    /// root. A plan whose sandbox has its own namespaces, in which set-id execution is void, need not ask.
+    pub fn check_holdable(&self) -> Result<(), Unholdable> {
+        let Postures {
+            network,
+            filesystem,
+            privilege,
+        } = self.postures();
+        if privilege > Posture::Open && self.names_root() {
+            return Err(Unholdable::Root { privilege });
+        }
+        if privilege < Posture::Locked && network > Posture::Open {
+            return Err(Unholdable::Network { network, privilege });
+        }
+        if privilege < Posture::Locked && filesystem > Posture::Open {
+            return Err(Unholdable::Filesystem {
+                filesystem,
+                privilege,
+            });
+        }
+        Ok(())
+    }
+
+    fn names_root(&self) -> bool {
+        match &self.privilege.user {
+            Some(User::Name(name)) => name == "root",
+            Some(User::Ids { uid, .. }) => *uid == 0,
+            None => false,
+        }
+    }
+
+    /// The policy as a complete TOML file, which loads back to the same policy; its canonical form.
+    pub fn to_toml(&self) -> String {
+        let layer = Layer {
+            extends: None,
+            network: Some(self.network.posture),
+            filesystem: Some(self.filesystem.posture),
+            privilege: Some(self.privilege.posture),
+            allow_host: self.network.allow.clone(),
+            trust_range: self.network.trusted_ranges.clone(),
+            loopback: Some(self.network.loopback.clone()),
+            writable: self.filesystem.writable.clone(),
+            read_only: self.filesystem.read_only.clone(),
+            workspace: self.filesystem.workspace.clone(),
+            workdir: self.filesystem.workdir.clone(),
+            user: self.privilege.user.clone(),
+            control_plane_port: self.privilege.control_plane_ports.clone(),
+            harness: Some(self.harness),
+            env_pass: self.environment.pass.clone(),
+            env_drop: self.environment.drop.clone(),
+            clear_env: Some(self.environment.clear),
+            ledger: Some(self.ledger),
+            leftovers: self.leftovers,
+        };
+        toml::to_string(&layer).expect("strings, numbers and lists of them have a TOML form")
+    }
+
+    /// SHA-256 of [`Policy::to_toml`] in hexadecimal.
+    pub fn digest(&self) -> String {
+        Sha256::digest(self.to_toml())
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+impl PolicyError {
+    fn incomplete(layer: &Layer, file: Option<&Path>) -> PolicyError {
+        let postures = [
+            ("network", layer.network),
+            ("filesystem", layer.filesystem),
+            ("privilege", layer.privilege),
+        ];
+        let missing = postures
+            .iter()
+            .filter(|(_, posture)| posture.is_none())
+            .map(|(axis, _)| *axis);
+        PolicyError::Incomplete {
+            file: file.unwrap_or(Path::new("")).to_owned(),
+            axes: missing.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// Locked grants no more than is named; agents that test servers of their own ask for it.
+fn default_loopback(network: Posture) -> Loopback {
+    match network {
+        Posture::Open | Posture::Restricted => Loopback::All,
+        Posture::Locked => Loopback::Proxy,
+    }
+}
+
+fn sort<T: Ord>(list: &mut Vec<T>) {
+    list.sort();
+    list.dedup();
+}
+
+#[cfg(test)]
+#[path = "effective_tests.rs"]
+mod tests;

@@ -1,0 +1,142 @@
+//! One layer of a policy: what a file says, or what the flags say. Each key of the file is one flag, spelled the same,
+//! because both are this one structure.
+
+use super::axis::Posture;
+use super::harness::HarnessName;
+use super::level::Level;
+use super::path::PolicyPath;
+use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, TrustRange, User};
+use super::{Entry, PolicyError};
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU16;
+use std::path::Path;
+
+/// Settings that lie over a level's: a word replaces the one below, a list is added to the one below.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[command(next_help_heading = "Policy")]
+pub struct Layer {
+    /// The level that lies below; in files only, where `--policy` names the file.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extends: Option<Level>,
+    /// Egress: open, restricted (the allowlist) or locked (only the hosts that the policy names)
+    #[arg(long, value_name = "POSTURE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Posture>,
+    /// Writes: open, restricted (system trees and homes read-only) or locked (all but the writable set)
+    #[arg(long, value_name = "POSTURE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filesystem: Option<Posture>,
+    /// Identity: open, restricted (a dedicated user) or locked (no privilege to be had)
+    #[arg(long, value_name = "POSTURE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privilege: Option<Posture>,
+    /// Admit a host: host or *.host, either with :port (without one, 80 and 443)
+    #[arg(long, value_name = "ENTRY")]
+    pub allow_host: Vec<Entry>,
+    /// Let admitted names resolve into a network that is not public; it admits no name
+    #[arg(long, value_name = "CIDR")]
+    pub trust_range: Vec<TrustRange>,
+    /// Loopback ports that the command may connect to: all, proxy, or ports
+    #[arg(long, value_name = "all|proxy|PORT,…")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loopback: Option<Loopback>,
+    /// Make a path writable
+    #[arg(long, value_name = "PATH")]
+    pub writable: Vec<PolicyPath>,
+    /// Make a path read-only, also one inside the writable set
+    #[arg(long, value_name = "PATH")]
+    pub read_only: Vec<PolicyPath>,
+    /// Make a path writable and the command's working directory
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<PolicyPath>,
+    /// The command's working directory, where it is not the workspace
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<PolicyPath>,
+    /// Whom the command runs as
+    #[arg(long, value_name = "NAME|UID[:GID]")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+    /// Refuse the command a port of the sandbox provider's own service, wherever it is
+    #[arg(long, value_name = "PORT")]
+    pub control_plane_port: Vec<NonZeroU16>,
+    /// The agent: its vendor's endpoints are admitted and its state directories writable
+    #[arg(long, value_name = "HARNESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harness: Option<HarnessName>,
+    /// Pass a variable that would be dropped or replaced
+    #[arg(long, value_name = "NAME")]
+    pub env_pass: Vec<EnvName>,
+    /// Drop a variable
+    #[arg(long, value_name = "NAME")]
+    pub env_drop: Vec<EnvName>,
+    /// Start from an empty environment
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clear_env: Option<bool>,
+    /// What happens when the ledger cannot be written. The flag takes a place, too, which is no part of a policy, so
+    /// the command line reads it apart.
+    #[arg(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<OnLedgerFailure>,
+    /// What becomes of processes that outlive the command
+    #[arg(long, value_name = "kill|keep")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leftovers: Option<Leftovers>,
+}
+
+impl Layer {
+    /// This layer with another one over it.
+    pub fn under(mut self, over: Layer) -> Layer {
+        self.extends = over.extends.or(self.extends);
+        self.network = over.network.or(self.network);
+        self.filesystem = over.filesystem.or(self.filesystem);
+        self.privilege = over.privilege.or(self.privilege);
+        self.allow_host.extend(over.allow_host);
+        self.trust_range.extend(over.trust_range);
+        self.loopback = over.loopback.or(self.loopback);
+        self.writable.extend(over.writable);
+        self.read_only.extend(over.read_only);
+        self.workspace = over.workspace.or(self.workspace);
+        self.workdir = over.workdir.or(self.workdir);
+        self.user = over.user.or(self.user);
+        self.control_plane_port.extend(over.control_plane_port);
+        self.harness = over.harness.or(self.harness);
+        self.env_pass.extend(over.env_pass);
+        self.env_drop.extend(over.env_drop);
+        self.clear_env = over.clear_env.or(self.clear_env);
+        self.ledger = over.ledger.or(self.ledger);
+        self.leftovers = over.leftovers.or(self.leftovers);
+        self
+    }
+
+    /// A level's layer: its three postures.
+    pub fn of_level(level: Level) -> Layer {
+        let postures = level.postures();
+        Layer {
+            network: Some(postures.network),
+            filesystem: Some(postures.filesystem),
+            privilege: Some(postures.privilege),
+            ..Layer::default()
+        }
+    }
+
+    /// The layer that a policy file says. `file` is named in errors.
+    pub fn from_toml(file: &Path, text: &str) -> Result<Layer, PolicyError> {
+        toml::from_str(text).map_err(|fault| {
+            let start = fault.span().map_or(0, |span| span.start.min(text.len()));
+            PolicyError::Toml {
+                file: file.to_owned(),
+                line: text.as_bytes()[..start]
+                    .iter()
+                    .filter(|byte| **byte == b'\n')
+                    .count()
+                    + 1,
+                fault: fault.message().replace('\n', ", "),
+            }
+        })
+    }
+}

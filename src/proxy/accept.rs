@@ -1,0 +1,88 @@
+//! Taking connections: up to a cap, and never in a busy loop when descriptors run out.
+
+use super::ProxyError;
+use super::client;
+use super::core::{Core, Late};
+use super::record::Recorder;
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Descriptors kept for the listener, the record, the runtime and questions to resolvers.
+const RESERVED: u64 = 32;
+
+/// Connections that `limit` and the process's descriptors allow: each may need a second one for its server.
+fn cap(limit: usize) -> usize {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((RESERVED, RESERVED));
+    let pairs = soft.saturating_sub(RESERVED) / 2;
+    limit.min(usize::try_from(pairs).unwrap_or(usize::MAX)).max(1)
+}
+
+/// Accepts connections and serves each in a task of its own, until accept(2) fails for good.
+///
+/// Over the cap a connection is taken and closed, and counted. Where descriptors or memory run out the loop waits,
+/// 50 ms at first and a second at most.
+pub async fn accept<R: Recorder>(listener: TcpListener, core: Rc<Core<R>>) -> ProxyError {
+    // Each task holds one reference, and so does this loop.
+    let open = Rc::new(());
+    let cap = cap(core.limits.connections);
+    let mut pause = Duration::from_millis(50);
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(cause) => match disposition(&cause) {
+                Disposition::Next => continue,
+                Disposition::Wait => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                    continue;
+                }
+                Disposition::Fail => return ProxyError::Accept(cause),
+            },
+        };
+        pause = Duration::from_millis(50);
+        if Rc::strong_count(&open) > cap {
+            core.late.count(Late::Connection);
+            drop(stream);
+            continue;
+        }
+        let (core, open) = (core.clone(), open.clone());
+        tokio::task::spawn_local(async move {
+            if let Err(cause) = client::serve(stream, &core).await {
+                core.fail(cause);
+            }
+            drop(open);
+        });
+    }
+}
+
+enum Disposition {
+    Next,
+    Wait,
+    Fail,
+}
+
+/// What an error of accept(2) means for the loop. Errors of the network that are already pending on the new
+/// connection come out of accept as well (accept(2), Error handling).
+fn disposition(cause: &io::Error) -> Disposition {
+    match cause.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => Disposition::Wait,
+        Some(
+            Errno::ECONNABORTED
+            | Errno::EINTR
+            | Errno::EPROTO
+            | Errno::ENETDOWN
+            | Errno::ENOPROTOOPT
+            | Errno::EHOSTDOWN
+            | Errno::ENONET
+            | Errno::EHOSTUNREACH
+            | Errno::EOPNOTSUPP
+            | Errno::ENETUNREACH
+            | Errno::EPERM,
+        ) => Disposition::Next,
+        _ => Disposition::Fail,
+    }
+}

@@ -1,0 +1,270 @@
+//! The channel between the proxy and the supervisor, who alone writes the ledger.
+//!
+//! A pair of connected AF_UNIX SOCK_SEQPACKET sockets: each report is one message, a JSON object with a number that
+//! rises by one; each acknowledgement is one message of 8 bytes, that number in network order. Many may be under way.
+//! The proxy is the less trusted side: the supervisor takes nothing from it but the fields of a report.
+
+use super::record::{Recorder, Unrecorded};
+use crate::ledger::escape::printable;
+use crate::ledger::record::{Denial, Infrastructure, Mechanism, Object};
+use crate::policy::Axis;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+use tokio::net::UnixDatagram;
+use tokio::sync::oneshot;
+
+/// Most bytes of a report.
+pub const REPORT_LIMIT: usize = 64 * 1024;
+
+/// How long an acknowledgement is waited for: a ledger that hangs longer is as good as none.
+const ACKNOWLEDGE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Most reports that one [`ReportReceiver::drain`] takes, so that no sender can hold the supervisor.
+const DRAIN_LIMIT: usize = 256;
+
+/// Most refusals that one record may stand for; the proxy folds those of 100 ms.
+const COUNT_LIMIT: u64 = 1 << 20;
+
+/// What the proxy reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Report {
+    /// One refused request, or a folded count of them.
+    Denial(Denial),
+    /// One failure of the world outside.
+    Infrastructure(Infrastructure),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    id: u64,
+    report: Report,
+}
+
+/// Makes both ends, before the proxy is forked. Errors: socketpair(2)'s.
+pub fn pair() -> io::Result<(ChannelRecorder, ReportReceiver)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+    Ok((ChannelRecorder::new(theirs), ReportReceiver { socket: ours }))
+}
+
+/// The proxy's end.
+#[derive(Debug)]
+pub struct ChannelRecorder {
+    /// Until the runtime that watches it is there.
+    bare: RefCell<Option<OwnedFd>>,
+    watched: OnceCell<UnixDatagram>,
+    next: Cell<u64>,
+    waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
+    /// How long an acknowledgement is waited for.
+    patience: Duration,
+}
+
+impl ChannelRecorder {
+    /// The socket's number, for the process that closes everything else; `None` once a runtime watches it.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.bare.borrow().as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Takes the proxy's end: a connected, non-blocking AF_UNIX SOCK_SEQPACKET socket.
+    pub fn new(socket: OwnedFd) -> ChannelRecorder {
+        ChannelRecorder {
+            bare: RefCell::new(Some(socket)),
+            watched: OnceCell::new(),
+            next: Cell::new(1),
+            waiting: RefCell::new(HashMap::new()),
+            patience: ACKNOWLEDGE_LIMIT,
+        }
+    }
+
+    /// The socket, watched by the runtime from the first use on. tokio's datagram socket serves for it: what it calls
+    /// are send(2) and recv(2), which keep the messages of a SOCK_SEQPACKET socket apart too.
+    fn socket(&self) -> Result<&UnixDatagram, Unrecorded> {
+        if let Some(socket) = self.bare.take() {
+            let watched = UnixDatagram::from_std(socket.into()).map_err(failure("epoll_ctl"))?;
+            return Ok(self.watched.get_or_init(|| watched));
+        }
+        self.watched.get().ok_or(Unrecorded::Closed)
+    }
+
+    async fn report(&self, report: Report) -> Result<(), Unrecorded> {
+        let socket = self.socket()?;
+        let id = self.next.replace(self.next.get() + 1);
+        let message = encode(Message { id, report })?;
+        let (acknowledged, wait) = oneshot::channel();
+        self.waiting.borrow_mut().insert(id, acknowledged);
+        let done = async {
+            socket.send(&message).await.map_err(failure("send"))?;
+            wait.await.map_err(|_| Unrecorded::Closed)
+        };
+        let outcome = tokio::time::timeout(self.patience, done).await;
+        self.waiting.borrow_mut().remove(&id);
+        outcome.unwrap_or(Err(Unrecorded::Late { id, after: self.patience }))
+    }
+}
+
+impl Recorder for ChannelRecorder {
+    async fn denial(&self, denial: Denial) -> Result<(), Unrecorded> {
+        self.report(Report::Denial(denial)).await
+    }
+
+    async fn infrastructure(&self, failure: Infrastructure) -> Result<(), Unrecorded> {
+        self.report(Report::Infrastructure(failure)).await
+    }
+
+    async fn attend(&self) -> Unrecorded {
+        let socket = match self.socket() {
+            Ok(socket) => socket,
+            Err(cause) => return cause,
+        };
+        loop {
+            let mut number = [0; 9];
+            match socket.recv(&mut number).await.map_err(failure("recv")) {
+                Ok(8) => {
+                    let id = number.first_chunk().map_or(0, |n| u64::from_be_bytes(*n));
+                    if let Some(waiting) = self.waiting.borrow_mut().remove(&id) {
+                        // Who waited may have gone with its connection; the record stands all the same.
+                        waiting.send(()).ok();
+                    }
+                }
+                Ok(_) => return Unrecorded::Closed,
+                Err(cause) => return cause,
+            }
+        }
+    }
+}
+
+fn failure(call: &'static str) -> impl Fn(io::Error) -> Unrecorded {
+    move |cause| match cause.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Unrecorded::Closed,
+        _ => Unrecorded::Channel { call, cause },
+    }
+}
+
+/// The message's bytes; a report that is too long gives up the client's text, and then its addresses.
+fn encode(mut message: Message) -> Result<Vec<u8>, Unrecorded> {
+    for pass in 0.. {
+        let bytes = serde_json::to_vec(&message).map_err(|e| failure("encode")(e.into()))?;
+        if bytes.len() <= REPORT_LIMIT {
+            return Ok(bytes);
+        }
+        let object = match &mut message.report {
+            Report::Denial(denial) => &mut denial.object,
+            Report::Infrastructure(failure) => &mut failure.object,
+        };
+        match pass {
+            0 => object.text = Some("…".to_owned()),
+            1 => object.addrs.truncate(64),
+            _ => break,
+        }
+    }
+    Err(failure("encode")(io::ErrorKind::FileTooLarge.into()))
+}
+
+/// What [`ReportReceiver::drain`] found.
+#[derive(Debug, Default, PartialEq)]
+pub struct Received {
+    /// The reports with their numbers, in the order in which they were sent.
+    pub reports: Vec<(u64, Report)>,
+    /// Messages that are no report. The proxy sends none: a count above 0 means that it is not itself any more.
+    pub rejected: u64,
+    /// Whether the proxy's end is closed.
+    pub closed: bool,
+}
+
+/// The supervisor's end.
+#[derive(Debug)]
+pub struct ReportReceiver {
+    socket: OwnedFd,
+}
+
+impl AsFd for ReportReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl ReportReceiver {
+    /// Takes what is there, at most 256 messages, without waiting; call it again when the descriptor is readable.
+    ///
+    /// Whatever the sender claims, a denial comes out as one of the network, made by the proxy and seen by it, with
+    /// no attempt number, no subject and no path, and its text has no control or hidden character.
+    /// Errors: recv(2)'s, except that a reset counts as closed.
+    pub fn drain(&mut self) -> io::Result<Received> {
+        let mut received = Received::default();
+        let mut buffer = vec![0; REPORT_LIMIT + 1];
+        for _ in 0..DRAIN_LIMIT {
+            let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(Errno::ECONNRESET) => {
+                    received.closed = true;
+                    break;
+                }
+                Ok(length) => length,
+                Err(Errno::EAGAIN) => break,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            };
+            let message = match length <= REPORT_LIMIT {
+                true => serde_json::from_slice::<Message>(&buffer[..length]).ok(),
+                false => None,
+            };
+            match message {
+                Some(Message { id, report }) => received.reports.push((id, own(report))),
+                None => received.rejected += 1,
+            }
+        }
+        Ok(received)
+    }
+
+    /// Tells the proxy that a report is in the ledger. Errors: send(2)'s; EAGAIN when the proxy does not read its
+    /// acknowledgements, EPIPE when it is gone.
+    pub fn acknowledge(&self, id: u64) -> io::Result<()> {
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        send(self.socket.as_raw_fd(), &id.to_be_bytes(), flags)?;
+        Ok(())
+    }
+}
+
+/// The report with everything set that the proxy has no say in, and its text made harmless once more.
+fn own(report: Report) -> Report {
+    let text = |text: String| printable(&text).into_owned();
+    let object = |object: Object| Object {
+        host: object.host.map(text),
+        port: object.port,
+        addrs: object.addrs,
+        path: None,
+        text: object.text.map(text),
+    };
+    match report {
+        Report::Denial(claimed) => {
+            let mut denial = Denial::observed(
+                Axis::Network,
+                Mechanism::Proxy,
+                &printable(&claimed.operation),
+                object(claimed.object),
+                &printable(&claimed.rule),
+                &printable(&claimed.reason),
+            );
+            denial.http_status = claimed.http_status;
+            denial.count = claimed.count.clamp(1, COUNT_LIMIT);
+            Report::Denial(denial)
+        }
+        Report::Infrastructure(claimed) => Report::Infrastructure(Infrastructure {
+            operation: text(claimed.operation),
+            object: object(claimed.object),
+            cause: text(claimed.cause),
+            http_status: claimed.http_status,
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "channel_tests.rs"]
+mod tests;

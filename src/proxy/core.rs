@@ -1,0 +1,99 @@
+//! What every connection of the proxy shares.
+
+use super::judge::Judge;
+use super::record::{self, Recorder, Unrecorded};
+use super::{Limits, ProxyError};
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long refusals without a destination are collected into one record.
+const FOLD: Duration = Duration::from_millis(100);
+
+/// What every connection shares.
+pub struct Core<R> {
+    /// Who judges.
+    pub judge: Judge,
+    /// Where denials are written.
+    pub recorder: R,
+    /// The deadlines and caps.
+    pub limits: Limits,
+    /// Refusals that are folded.
+    pub late: Folds,
+    /// The first failure to record anything, and who waits for it.
+    failure: RefCell<Option<Unrecorded>>,
+    failed: Notify,
+}
+
+/// Refusals that stand for no destination.
+#[derive(Debug, Clone, Copy)]
+pub enum Late {
+    /// A head did not end within its deadline.
+    Head,
+    /// The cap on connections was reached.
+    Connection,
+}
+
+/// Exact counts of folded refusals that are not on record yet.
+#[derive(Debug, Default)]
+pub struct Folds {
+    heads: Cell<u64>,
+    connections: Cell<u64>,
+    some: Notify,
+}
+
+impl Folds {
+    /// Counts one.
+    pub fn count(&self, what: Late) {
+        let counter = match what {
+            Late::Head => &self.heads,
+            Late::Connection => &self.connections,
+        };
+        counter.set(counter.get() + 1);
+        self.some.notify_one();
+    }
+}
+
+impl<R: Recorder> Core<R> {
+    /// Takes the parts together.
+    pub fn new(judge: Judge, recorder: R, limits: Limits) -> Core<R> {
+        Core { judge, recorder, limits, late: Folds::default(), failure: RefCell::new(None), failed: Notify::new() }
+    }
+
+    /// Tells that something could not be recorded: the proxy ends.
+    pub fn fail(&self, cause: Unrecorded) {
+        self.failure.borrow_mut().get_or_insert(cause);
+        self.failed.notify_one();
+    }
+
+    /// Waits until something could not be recorded.
+    pub async fn failed(&self) -> ProxyError {
+        loop {
+            self.failed.notified().await;
+            if let Some(cause) = self.failure.borrow_mut().take() {
+                return ProxyError::Unrecorded(cause);
+            }
+        }
+    }
+
+    /// Writes the folded refusals, within 100 ms of the first of each batch.
+    pub async fn write_folds(&self) -> ProxyError {
+        loop {
+            self.late.some.notified().await;
+            tokio::time::sleep(FOLD).await;
+            for (counter, rule, reason) in [
+                (&self.late.heads, "head-deadline", "incomplete_head"),
+                (&self.late.connections, "connection-limit", "too_many_connections"),
+            ] {
+                let count = counter.take();
+                if count == 0 {
+                    continue;
+                }
+                let denial = record::folded(rule, reason, count);
+                if let Err(cause) = self.recorder.denial(denial).await {
+                    return ProxyError::Unrecorded(cause);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The one place where egress is judged. What is dialled elsewhere is a [`Permit`], and only this module makes one.
+
+use super::resolve::{Resolver, Unresolved};
+use crate::policy::ranges::{self, AddressRules, AddressVerdict};
+use crate::policy::{Allowlist, Authority, Host, Verdict};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// The rule of a denial whose name gives more addresses than are judged.
+pub const RULE_ADDRESS_COUNT: &str = "address-count";
+
+/// Leave to connect to the addresses of one authority, for one attempt.
+#[derive(Debug)]
+pub struct Permit {
+    authority: Authority,
+    /// Never empty, in the order in which they are tried.
+    addresses: Vec<SocketAddr>,
+}
+
+impl Permit {
+    /// What was judged.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// The addresses that were judged: no others may be dialled.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+/// What refused, and the addresses it was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The rule's name.
+    pub rule: String,
+    /// The class of the reason.
+    pub reason: String,
+    /// What the name gave; empty where it was never resolved.
+    pub addrs: Vec<IpAddr>,
+}
+
+/// The outcome of a judgement.
+#[derive(Debug)]
+#[must_use]
+pub enum Judgement {
+    /// Egress is admitted.
+    Permitted(Permit),
+    /// The policy refuses it.
+    Refused(Refusal),
+    /// The name can't be resolved, which is no matter of policy.
+    Unresolved(Unresolved),
+}
+
+/// Judges authorities.
+pub struct Judge {
+    allowlist: Allowlist,
+    rules: AddressRules,
+    resolver: Resolver,
+    /// The proxy's own listener, which nothing opens.
+    listener: SocketAddr,
+    /// Most addresses that a name may give.
+    address_limit: usize,
+    /// How long a name may take to resolve.
+    resolve_limit: Duration,
+}
+
+impl Judge {
+    /// A judge over one policy.
+    pub fn new(
+        allowlist: Allowlist,
+        rules: AddressRules,
+        resolver: Resolver,
+        listener: SocketAddr,
+        address_limit: usize,
+        resolve_limit: Duration,
+    ) -> Judge {
+        Judge { allowlist, rules, resolver, listener, address_limit, resolve_limit }
+    }
+
+    /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
+    /// address that it gives. One denied address refuses them all.
+    pub async fn judge(&self, authority: &Authority) -> Judgement {
+        if let Verdict::Refused { rule, reason } = self.allowlist.judge(authority) {
+            return refused(rule, reason, Vec::new());
+        }
+        let found = match &authority.host {
+            Host::Name(name) => self.resolver.resolve(name.as_str(), self.resolve_limit).await,
+            Host::V4(addr) => Ok(vec![IpAddr::V4(*addr)]),
+            Host::V6(addr) => Ok(vec![IpAddr::V6(*addr)]),
+        };
+        let addrs: Vec<IpAddr> = match found {
+            Ok(addrs) => addrs.iter().map(IpAddr::to_canonical).collect(),
+            Err(cause) => return Judgement::Unresolved(cause),
+        };
+        if addrs.len() > self.address_limit {
+            let shown = addrs.into_iter().take(self.address_limit).collect();
+            return refused(RULE_ADDRESS_COUNT, "too_many_addresses", shown);
+        }
+        let rules = self.rules_for(&authority.host);
+        for addr in &addrs {
+            if SocketAddr::new(*addr, authority.port) == self.listener {
+                return refused(ranges::RULE_OWN, "denied_address", addrs);
+            }
+            match ranges::judge(*addr, &rules) {
+                AddressVerdict::Public | AddressVerdict::Trusted => {}
+                AddressVerdict::Denied { rule, .. } => {
+                    return refused(rule, "denied_address", addrs);
+                }
+            }
+        }
+        let addresses: Vec<SocketAddr> =
+            alternating(&addrs).map(|addr| SocketAddr::new(addr, authority.port)).collect();
+        if addresses.is_empty() {
+            let cause = Unresolved::NoAddress("an empty answer".to_owned());
+            return Judgement::Unresolved(cause);
+        }
+        Judgement::Permitted(Permit { authority: authority.clone(), addresses })
+    }
+
+    /// The address rules for a host: who lists an address by itself trusts exactly that address.
+    fn rules_for(&self, host: &Host) -> AddressRules {
+        let mut rules = self.rules.clone();
+        let literal = host.ip().map(|addr| addr.to_canonical());
+        rules.trusted_ranges.extend(literal.map(ipnet::IpNet::from));
+        rules
+    }
+}
+
+fn refused(rule: &str, reason: &str, addrs: Vec<IpAddr>) -> Judgement {
+    Judgement::Refused(Refusal { rule: rule.to_owned(), reason: reason.to_owned(), addrs })
+}
+
+/// The addresses, the families by turns, IPv6 first (RFC 8305, 4).
+fn alternating(addrs: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
+    let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = addrs.iter().partition(|addr| addr.is_ipv6());
+    let longest = v6.len().max(v4.len());
+    (0..longest).flat_map(move |i| [v6.get(i).copied(), v4.get(i).copied()].into_iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let addrs = ["::1", "::2", "::3", "1.1.1.1"].map(|a| a.parse::<IpAddr>().unwrap());
+        let order: Vec<String> = alternating(&addrs).map(|a| a.to_string()).collect();
+        assert_eq!(order, ["::1", "1.1.1.1", "::2", "::3"]);
+    }
+}

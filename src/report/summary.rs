@@ -1,0 +1,66 @@
+//! What a ledger's records come to.
+
+use crate::ledger::record::{Body, Record, Seal};
+use crate::policy::Axis;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Counts by kind and axis.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    denials: BTreeMap<Axis, u64>,
+    would_deny: u64,
+    probes: u64,
+    passed: u64,
+    infrastructure: u64,
+    lost: u64,
+    seal: Option<Seal>,
+}
+
+impl Summary {
+    pub(super) fn count(&mut self, record: &Record) {
+        match &record.body {
+            Body::Denial(denial) => {
+                let denials = self.denials.entry(denial.axis).or_default();
+                *denials = denials.saturating_add(denial.count);
+            }
+            Body::WouldDeny(denial) => {
+                self.would_deny = self.would_deny.saturating_add(denial.count)
+            }
+            Body::Probe(probe) => {
+                self.probes += 1;
+                self.passed += u64::from(probe.passed);
+            }
+            Body::Infrastructure(_) => self.infrastructure += 1,
+            Body::Gap(gap) => self.lost = self.lost.saturating_add(gap.lost),
+            Body::Seal(seal) => self.seal = Some(seal.clone()),
+            Body::Start(_) | Body::Read(_) | Body::Abort(_) => {}
+        }
+    }
+
+    /// A line for each count; those that are seldom other than zero only where they are.
+    pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let by_axis =
+            Axis::ALL.map(|axis| format!("{axis} {}", self.denials.get(&axis).unwrap_or(&0)));
+        writeln!(out, "denials: {}", by_axis.join(", "))?;
+        writeln!(out, "probes: {} of {} passed", self.passed, self.probes)?;
+        for (name, count) in [
+            ("would deny", self.would_deny),
+            ("infrastructure failures", self.infrastructure),
+            ("records lost", self.lost),
+        ] {
+            if count > 0 {
+                writeln!(out, "{name}: {count}")?;
+            }
+        }
+        match &self.seal {
+            None => writeln!(out, "outcome: not recorded"),
+            Some(Seal {
+                outcome,
+                exit_code: Some(code),
+                ..
+            }) => writeln!(out, "outcome: {} {code}", outcome.name()),
+            Some(Seal { outcome, .. }) => writeln!(out, "outcome: {}", outcome.name()),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The files that steer or record a run: none of them may be in the command's reach (case F06).
+
+use crate::cli::{LedgerPlace, RunArgs};
+use crate::error::{Error, call};
+use crate::host::Facts;
+use crate::ledger::{Ledger, LedgerTarget, RunId, control_path_is_safe};
+use crate::plan::Plan;
+use crate::policy::Policy;
+use crate::supervise::ledger_mode;
+use crate::sys;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// What is masked from the command beside the ledger: the policy's file and this program's own.
+pub fn masks(policy: &Policy, facts: &Facts) -> Result<Vec<PathBuf>, Error> {
+    let mut masks = Vec::new();
+    if facts.identity.is_some() {
+        masks.extend(facts.executable.clone());
+        if let Some(file) = &policy.file {
+            masks.push(file.canonicalize().map_err(call("open the policy file"))?);
+        }
+    }
+    Ok(masks)
+}
+
+/// Refuses a policy, a program or a ledger that the command could write or replace.
+pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
+    let Some(identity) = &plan.identity else { return Ok(()) };
+    let ledger = match args.policy.ledger_place() {
+        Some(LedgerPlace::Path(path)) => Some(std::path::absolute(path).map_err(call("getcwd"))?),
+        _ => None,
+    };
+    let files = [("policy file", plan.policy.file.clone()), ("program", facts.executable.clone()), ("ledger", ledger)];
+    for (what, path) in files.into_iter().filter_map(|(what, path)| Some((what, path?))) {
+        let real = real_path(&path);
+        let reached = plan.mounts.as_ref().is_some_and(|m| m.writable.iter().any(|w| real.starts_with(&w.path) && !m.protects(&real)));
+        if reached {
+            return Err(Error::ControlFileWritable { what, path });
+        }
+        control_path_is_safe(&path, identity.uid.as_raw(), identity.gid.as_raw())
+            .map_err(|fault| Error::ControlFile { what, fault })?;
+    }
+    Ok(())
+}
+
+/// The path with the links of its longest existing part resolved.
+fn real_path(path: &Path) -> PathBuf {
+    let mut missing: Vec<&OsStr> = Vec::new();
+    let mut at = path;
+    loop {
+        match (at.canonicalize(), at.parent(), at.file_name()) {
+            (Ok(real), _, _) => return missing.iter().rev().fold(real, |base, name| base.join(name)),
+            (Err(_), Some(parent), Some(name)) => {
+                missing.push(name);
+                at = parent;
+            }
+            (Err(_), _, _) => return path.to_owned(),
+        }
+    }
+}
+
+/// Opens the ledger; with it, what of it is to be masked.
+pub fn open_ledger(args: &RunArgs, run: &RunId, plan: &Plan) -> Result<(Ledger, Option<PathBuf>), Error> {
+    let (target, mask) = match args.policy.ledger_place() {
+        None => {
+            let target = LedgerTarget::default_for(nix::unistd::geteuid().as_raw(), run)?;
+            let directory = match &target {
+                LedgerTarget::Path(path) => path.parent().map(Path::to_owned),
+                LedgerTarget::Fd(_) => None,
+            };
+            (target, directory)
+        }
+        Some(LedgerPlace::Path(path)) => {
+            let path = std::path::absolute(path).map_err(call("getcwd"))?;
+            (LedgerTarget::Path(path.clone()), Some(path))
+        }
+        Some(LedgerPlace::Descriptor(fd)) => {
+            (LedgerTarget::named(&OsString::from(format!("fd:{fd}")), sys::adopt_inherited)?, None)
+        }
+    };
+    let ledger = Ledger::open(target, run, plan.policy.level_name())?.with_mode(ledger_mode(plan.policy.ledger));
+    Ok((ledger, mask.map(|path| real_path(&path))))
+}

@@ -1,0 +1,64 @@
+//! Descriptors that this program was started with: what the command may not inherit is refused before anything starts.
+
+use crate::cli::{LedgerPlace, RunArgs};
+use crate::error::{Error, call};
+use crate::policy::{Policy, Posture};
+use crate::sys;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::libc;
+use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
+use nix::sys::stat::{SFlag, fstat};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+/// Takes a descriptor that the caller named, and keeps it from the command.
+pub fn adopt(fd: RawFd) -> Result<OwnedFd, Errno> {
+    if fd <= 2 {
+        return Err(Errno::EBADF);
+    }
+    let owned = sys::adopt_inherited(fd)?;
+    fcntl(&owned, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    Ok(owned)
+}
+
+/// Refuses inet sockets, which the firewall matches by the credentials of their opener, and, where the filesystem axis is
+/// held, directories on stdio, which lead past every mount. What lies above stdio is closed in the command in any case,
+/// and refused all the same: whoever passes it expects it to work.
+pub fn check(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
+    let postures = policy.postures();
+    if postures.privilege == Posture::Open {
+        return Ok(());
+    }
+    let ours = |fd: RawFd| {
+        Some(fd) == args.run.json_status_fd || matches!(args.policy.ledger_place(), Some(LedgerPlace::Descriptor(n)) if *n == fd)
+    };
+    let listing = std::fs::read_dir("/proc/self/fd").map_err(call("open /proc/self/fd"))?;
+    let numbers: Vec<RawFd> = listing.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for fd in numbers.into_iter().filter(|fd| !ours(*fd)) {
+        // The listing's own descriptor is closed again by now.
+        let Ok(held) = sys::duplicate(fd) else { continue };
+        if let Some(kind) = unfit(&held, fd <= 2 && postures.filesystem > Posture::Open) {
+            return Err(Error::Inherited { fd, kind });
+        }
+    }
+    Ok(())
+}
+
+fn unfit(fd: &OwnedFd, guards_files: bool) -> Option<&'static str> {
+    let stat = fstat(fd).ok()?;
+    let kind = stat.st_mode & SFlag::S_IFMT.bits();
+    if kind == SFlag::S_IFSOCK.bits() {
+        let name = getsockname::<SockaddrStorage>(fd.as_fd().as_raw_fd()).ok()?;
+        return match name.family() {
+            Some(AddressFamily::Inet | AddressFamily::Inet6) => Some("an inet socket"),
+            Some(AddressFamily::Packet) => Some("a packet socket"),
+            _ => None,
+        };
+    }
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate).ok()?;
+    match kind {
+        libc::S_IFDIR if guards_files => Some("a directory"),
+        _ if guards_files && flags.contains(OFlag::O_PATH) => Some("a path descriptor"),
+        _ => None,
+    }
+}

@@ -1,0 +1,183 @@
+//! What a run holds from its ledger's opening to its seal, and the two ways out: the seal and the failure.
+
+use crate::error::{Error, call};
+use crate::host::Facts;
+use crate::install::reserve::Reservation;
+use crate::install::{Installation, Invocation};
+use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Start};
+use crate::ledger::{Ledger, SealInput, Status, escape};
+use crate::plan::Plan;
+use crate::policy::Axis;
+use crate::stage::{Ended, Notice, Order};
+use crate::supervise::terminal::Terminal;
+use crate::supervise::{AbortCause, Watchman};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+/// Everything that must be taken down and sealed.
+#[derive(Debug)]
+pub struct Session {
+    /// The record.
+    pub ledger: Ledger,
+    /// What is in force.
+    pub installation: Installation,
+    watchman: Watchman,
+    status: Option<OwnedFd>,
+    _held: Vec<Reservation>,
+    started: bool,
+}
+
+impl Session {
+    /// Begins with an open ledger and nothing in force.
+    pub fn begin(ledger: Ledger, held: Vec<Reservation>, status: Option<OwnedFd>) -> Result<Session, Error> {
+        let watchman = Watchman::new(Terminal::of_caller())?;
+        Ok(Session { ledger, installation: Installation::default(), watchman, status, _held: held, started: false })
+    }
+
+    /// Writes the first record.
+    pub fn start(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation, labels: BTreeMap<String, String>) -> Result<(), Error> {
+        let postures = plan.policy.postures();
+        let ids = plan.identity.as_ref().map_or((facts.uid, 0), |i| (i.uid.as_raw(), i.gid.as_raw()));
+        let start = Start {
+            version: env!("CARGO_PKG_VERSION").into(),
+            policy_digest: plan.policy.digest(),
+            postures: Axis::ALL.map(|axis| (axis.to_string(), postures.of(axis).to_string())).into(),
+            rung: plan.rung.name().into(),
+            command: escape::escape_args(invocation.argv.iter().map(|a| a.as_bytes()), escape::TEXT_LIMIT),
+            uid: ids.0,
+            gid: ids.1,
+            host: facts.to_json(),
+            restrictions: plan.restrictions.iter().map(|c| (c.restriction.to_string(), c.mechanism.to_string())).collect(),
+            labels,
+            unobserved: plan.unobserved.clone(),
+            workspaces: plan
+                .workspaces
+                .iter()
+                .map(|(path, how)| (escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT), how.to_string()))
+                .collect(),
+        };
+        self.ledger.append(Body::Start(start))?;
+        Ok(())
+    }
+
+    /// Gives the stage an order.
+    pub fn order(&self, order: &Order) -> Result<(), Error> {
+        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(crate::channel::ChannelError::Closed))?;
+        stage.channel.send(order).map_err(|e| AbortCause::Stage(e).into())
+    }
+
+    /// Waits for a notice of the stage; see [`Watchman::await_notice`].
+    pub fn await_notice<T>(&mut self, patience: Option<Duration>, wanted: impl FnMut(Notice) -> Option<T>) -> Result<T, Error> {
+        Ok(self.watchman.await_notice(&mut self.installation, &mut self.ledger, patience, wanted)?)
+    }
+
+    /// Sees that the firewall's log told of what the probes had refused; from here on what it tells is recorded.
+    pub fn begin_recording(&mut self) -> Result<(), Error> {
+        self.installation.evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
+        let counters = match &self.installation.wall {
+            Some(wall) => wall.counters().map_err(AbortCause::from)?,
+            None => Vec::new(),
+        };
+        let refused: u64 = counters.iter().map(|c| c.packets).sum();
+        let told: u64 = self.installation.evidence.logged().values().sum();
+        if self.installation.wall.is_some() && (refused == 0 || told != refused) {
+            return Err(Error::NoEvidence { refused, told });
+        }
+        self.installation.evidence.begin(&counters);
+        Ok(())
+    }
+
+    /// The command has been started.
+    pub fn command_runs(&mut self) {
+        self.started = true;
+        self.watchman.command_runs();
+    }
+
+    /// The command has ended.
+    pub fn command_is_over(&mut self) -> Result<(), Error> {
+        self.watchman.command_is_over();
+        Ok(self.watchman.release_terminal()?)
+    }
+
+    /// Ends what the command left behind.
+    pub fn end_leftovers(&mut self) -> Result<(), Error> {
+        self.watchman.end_leftovers(&mut self.installation, &mut self.ledger)?;
+        Ok(())
+    }
+
+    /// Waits until what the command left behind has ended by itself.
+    pub fn await_empty(&mut self) -> Result<(), Error> {
+        Ok(self.watchman.await_empty(&mut self.installation, &mut self.ledger)?)
+    }
+
+    /// Gives the status descriptor away, so that whoever reads it to its end need not wait for leftovers.
+    pub fn take_status(&mut self) -> Option<OwnedFd> {
+        self.status.take()
+    }
+
+    /// Takes everything down and writes the last record.
+    pub fn seal(mut self, how: Ended) -> Result<(), Error> {
+        let outcome = match how {
+            Ended::Exited(_) => Outcome::Exited,
+            Ended::Signaled(_) => Outcome::Signaled,
+        };
+        self.take_down();
+        let end = SealInput { started: true, outcome, exit_code: Some(how.status()) };
+        let sealed = self.ledger.seal(end);
+        let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
+        tell(self.status.take(), &status)?;
+        sealed?;
+        Ok(())
+    }
+
+    /// Takes everything down, records why the run ends here, and returns the error to be shown.
+    pub fn fail(mut self, error: Error) -> Error {
+        // The command's processes end with the stage; the terminal may still be theirs.
+        if let Err(other) = self.watchman.release_terminal() {
+            complain(&other.to_string());
+        }
+        self.take_down();
+        let outcome = if self.started { Outcome::Aborted } else { Outcome::NotStarted };
+        let end = SealInput { started: self.started, outcome, exit_code: (!self.started).then_some(error.status()) };
+        let cause = escape::printable(&error.to_string()).into_owned();
+        let sealed = self.ledger.append(Body::Abort(Abort { cause })).and_then(|_| self.ledger.seal(end));
+        let status = match &sealed {
+            Ok(sealed) => Status::from(sealed),
+            Err(fault) => {
+                complain(&format!("the ledger could not be sealed: {fault}"));
+                Status::unsealed(end)
+            }
+        };
+        if let Err(fault) = tell(self.status.take(), &status) {
+            complain(&fault.to_string());
+        }
+        error
+    }
+
+    /// What could not be undone is said and recorded; it changes no status, for the command's is what the caller asked for.
+    fn take_down(&mut self) {
+        for fault in self.installation.take_down(&mut self.ledger) {
+            complain(&format!("undo: {fault}"));
+            let failure = Infrastructure { operation: "undo".into(), object: Object::default(), cause: fault, http_status: None };
+            if let Err(error) = self.ledger.append(Body::Infrastructure(failure)) {
+                complain(&error.to_string());
+            }
+        }
+    }
+}
+
+/// One line on stderr.
+pub fn complain(text: &str) {
+    // Nobody may be there to read it, and nothing depends on it.
+    if writeln!(std::io::stderr(), "ringfence: {text}").is_err() {}
+}
+
+/// Writes the status line.
+pub fn tell(descriptor: Option<OwnedFd>, status: &Status) -> Result<(), Error> {
+    let Some(descriptor) = descriptor else { return Ok(()) };
+    let line = status.to_line().map_err(|e| call("encode the status")(std::io::Error::other(e)))?;
+    std::fs::File::from(descriptor).write_all(&line).map_err(call("write to --json-status-fd"))
+}

@@ -1,0 +1,360 @@
+//! The stage: a single-threaded process in the sandbox's namespaces, with privilege, that forks what is to be confined.
+//!
+//! It is the parent of the command and, as a subreaper, of every process that the command leaves behind; so it learns of
+//! each end, and no child means that nothing of the sandbox is left. When its supervisor ends, it ends them all.
+
+use crate::channel::{Channel, ChannelError};
+use crate::confine::Confinement;
+use crate::confine::exec::{Command, ExecFailure};
+use crate::ledger::record::Probe;
+use crate::probe::Suite;
+use crate::supervise::descendants;
+use crate::supervise::terminal::Terminal;
+use crate::sys::{self, Fork};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::{Pid, getpgrp, getppid, pipe2, setpgid};
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// What the supervisor asks of the stage.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Run the pre-flight probes in a confined child.
+    Probe,
+    /// Start the command.
+    Launch,
+    /// Deliver a signal to the command.
+    Signal(i32),
+    /// Let the command's process group go on after a stop.
+    Continue {
+        /// Whether it gets the terminal's foreground again.
+        in_foreground: bool,
+    },
+    /// End every process of the sandbox: TERM, a grace period, KILL.
+    End {
+        /// How long processes may take to obey TERM, in milliseconds.
+        grace_ms: u64,
+    },
+}
+
+/// What the stage tells the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Notice {
+    /// The sandbox's namespaces are as planned.
+    Ready,
+    /// They are not, and why.
+    Failed(String),
+    /// The outcome of each probe.
+    Probed(Vec<Probe>),
+    /// The command runs.
+    Launched {
+        /// Its process id.
+        pid: i32,
+    },
+    /// It could not be started.
+    NotLaunched(ExecFailure),
+    /// It was stopped by a signal.
+    Stopped(i32),
+    /// It ended.
+    Ended {
+        /// How.
+        how: Ended,
+        /// Whether other processes of the sandbox are left.
+        left: bool,
+    },
+    /// No process of the sandbox is left.
+    Empty,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// By exit, with this status.
+    Exited(i32),
+    /// By this signal.
+    Signaled(i32),
+}
+
+impl Ended {
+    /// The status that a shell gives: 128+n for a signal.
+    pub fn status(self) -> i32 {
+        match self {
+            Ended::Exited(status) => status,
+            Ended::Signaled(signal) => 128 + signal,
+        }
+    }
+}
+
+/// What the stage needs to know of the run.
+#[derive(Debug)]
+pub struct Stage {
+    /// How children are confined.
+    pub confinement: Confinement,
+    /// What they run.
+    pub command: Command,
+    /// The probes.
+    pub suite: Suite,
+    /// The terminal shared with the command.
+    pub terminal: Option<Terminal>,
+}
+
+/// The descriptor on which a confined child reports; what lies above is closed.
+const REPORT: i32 = 3;
+
+impl Stage {
+    /// Lives the stage's life in the calling, freshly forked process; returns its exit status.
+    ///
+    /// `enter` puts it into the sandbox's namespaces.
+    pub fn live(self, supervisor: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
+        let ready = start().map_err(|e| format!("stage: {e}")).and_then(|children| enter().map(|()| children));
+        let told = match &ready {
+            Ok(_) => supervisor.send(&Notice::Ready),
+            Err(cause) => supervisor.send(&Notice::Failed(cause.clone())),
+        };
+        let (Ok(children), Ok(())) = (ready, told) else {
+            return 1;
+        };
+        let mut attendance = Attendance { stage: self, supervisor, children, command: None, launched: false };
+        let outcome = attendance.attend();
+        descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
+        i32::from(outcome.is_err())
+    }
+}
+
+/// Leaves the caller's process group, so that what ends the group leaves the stage time to end the sandbox.
+fn start() -> Result<SignalFd, Errno> {
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    set_child_subreaper(true)?;
+    let mut children = SigSet::empty();
+    children.add(Signal::SIGCHLD);
+    SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+}
+
+struct Attendance {
+    stage: Stage,
+    supervisor: Channel,
+    children: SignalFd,
+    command: Option<Pid>,
+    launched: bool,
+}
+
+impl Attendance {
+    fn attend(&mut self) -> Result<(), ChannelError> {
+        loop {
+            let mut fds = [
+                PollFd::new(self.supervisor.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    return Err(ChannelError::Call { call: "poll", errno });
+                }
+            }
+            let said = fds[0].any() == Some(true);
+            if fds[1].any() == Some(true) {
+                while let Ok(Some(_)) = self.children.read_signal() {}
+                self.reap()?;
+            }
+            if said {
+                match self.supervisor.receive() {
+                    Ok(order) => self.obey(order)?,
+                    Err(ChannelError::Closed) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) -> Result<(), ChannelError> {
+        match order {
+            Order::Probe => match self.probe() {
+                Ok(outcomes) => self.supervisor.send(&Notice::Probed(outcomes)),
+                Err(cause) => self.supervisor.send(&Notice::Failed(cause)),
+            },
+            Order::Launch => match self.launch() {
+                Ok(pid) => {
+                    self.command = Some(pid);
+                    self.launched = true;
+                    self.supervisor.send(&Notice::Launched { pid: pid.as_raw() })?;
+                    // Whoever waits for the end of the command's output must not wait for ours.
+                    release_stdio().map_err(|errno| ChannelError::Call { call: "dup2", errno })
+                }
+                Err(failure) => self.supervisor.send(&Notice::NotLaunched(failure)),
+            },
+            Order::Signal(number) => {
+                if let (Some(pid), Ok(signal)) = (self.command, Signal::try_from(number)) {
+                    match kill(pid, signal) {
+                        // It has ended meanwhile; its status is on its way.
+                        Ok(()) | Err(Errno::ESRCH) => {}
+                        Err(errno) => {
+                            return Err(ChannelError::Call { call: "kill", errno });
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Order::Continue { in_foreground } => {
+                let Some(group) = self.command else { return Ok(()) };
+                let failed = |call| move |errno| ChannelError::Call { call, errno };
+                if let Some(terminal) = self.stage.terminal.as_ref().filter(|_| in_foreground) {
+                    terminal.give_to(group).map_err(failed("tcsetpgrp"))?;
+                }
+                match killpg(group, Signal::SIGCONT) {
+                    Ok(()) | Err(Errno::ESRCH) => Ok(()),
+                    Err(errno) => Err(failed("killpg")(errno)),
+                }
+            }
+            Order::End { grace_ms } => {
+                let identity = self.stage.confinement.identity.clone();
+                let ended = descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
+                if let Some(ended) = self.command.take().and_then(|pid| ended.into_iter().find(|(p, _)| *p == pid)) {
+                    self.supervisor.send(&Notice::Ended { how: ended.1, left: false })?;
+                }
+                self.supervisor.send(&Notice::Empty)
+            }
+        }
+    }
+
+    /// Takes in every child that has changed state. How the command ended is told together with whether anything is left.
+    fn reap(&mut self) -> Result<(), ChannelError> {
+        let mut command_ended = None;
+        let left = loop {
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+            let status = match waitid(Id::All, flags) {
+                Ok(status) => status,
+                Err(Errno::ECHILD) => break false,
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(ChannelError::Call { call: "waitid", errno }),
+            };
+            match (status, ended(&status)) {
+                (WaitStatus::StillAlive, _) => break true,
+                (WaitStatus::Stopped(pid, signal), _) if Some(pid) == self.command => {
+                    self.supervisor.send(&Notice::Stopped(signal as i32))?;
+                }
+                (_, Some((pid, how))) if Some(pid) == self.command => {
+                    self.command = None;
+                    command_ended = Some(how);
+                }
+                _ => {}
+            }
+        };
+        if let Some(how) = command_ended {
+            self.supervisor.send(&Notice::Ended { how, left })?;
+        }
+        if !left && self.launched && self.command.is_none() {
+            self.supervisor.send(&Notice::Empty)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the suite in a child that takes the command's confinement, and reads its report.
+    fn probe(&mut self) -> Result<Vec<Probe>, String> {
+        let fail = |what: &str, errno: Errno| format!("probes: {what}: {errno}");
+        let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| fail("pipe2", e))?;
+        let arena = self.stage.suite.prepare()?;
+        match sys::fork_single_threaded().map_err(|e| fail("fork", e))? {
+            Fork::Child => report_and_exit(write, || confine(&self.stage.confinement).map(|()| self.stage.suite.run())),
+            Fork::Parent(child) => {
+                drop(write);
+                let mut text = Vec::new();
+                std::fs::File::from(report)
+                    .read_to_end(&mut text)
+                    .map_err(|e| format!("probes: read the report: {e}"))?;
+                let status = waitpid(child, None).map_err(|e| fail("waitpid", e))?;
+                // Whatever a probe started is a child of ours now.
+                descendants::end_all(Duration::ZERO, self.stage.confinement.identity.as_ref());
+                self.stage.suite.clear(arena)?;
+                if status != WaitStatus::Exited(child, 0) {
+                    return Err(format!("probes: the probing process did not end well: {status:?}"));
+                }
+                let outcome: Result<Vec<Probe>, String> =
+                    serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
+                outcome
+            }
+        }
+    }
+
+    fn launch(&mut self) -> Result<Pid, ExecFailure> {
+        let fail = |call: &str, errno: Errno| ExecFailure { status: 125, message: format!("launch: {call}: {errno}") };
+        let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| fail("pipe2", e))?;
+        match sys::fork_single_threaded().map_err(|e| fail("fork", e))? {
+            Fork::Child => report_and_exit(write, || {
+                let stage = &self.stage;
+                let ours = |message: String| ExecFailure { status: 125, message };
+                let ready =
+                    own_process_group(stage.terminal.as_ref()).map_err(|e| ours(format!("launch: setpgid: {e}")));
+                match ready.and_then(|()| confine(&stage.confinement).map_err(ours)) {
+                    Ok(()) => stage.command.execute(),
+                    Err(failure) => failure,
+                }
+            }),
+            Fork::Parent(child) => {
+                drop(write);
+                let mut text = Vec::new();
+                let read = std::fs::File::from(report).read_to_end(&mut text);
+                if read.is_ok() && text.is_empty() {
+                    return Ok(child);
+                }
+                waitpid(child, None).map_err(|e| fail("waitpid", e))?;
+                Err(serde_json::from_slice(&text).unwrap_or_else(|e| ExecFailure {
+                    status: 125,
+                    message: format!("launch: the report is torn: {e}"),
+                }))
+            }
+        }
+    }
+}
+
+/// In a forked child: does `work`, writes what it returns to `report`, and ends the process. The report moves to a fixed
+/// number that confinement leaves open, and closes on exec: its end without a word says that the command runs.
+fn report_and_exit<T: Serialize>(report: OwnedFd, work: impl FnOnce() -> T) -> ! {
+    let Ok(report) = sys::move_to(report, REPORT) else { sys::exit_now(125) };
+    let text = serde_json::to_vec(&work()).unwrap_or_default();
+    let written = std::fs::File::from(report).write_all(&text);
+    sys::exit_now(if written.is_ok() && !text.is_empty() { 0 } else { 125 });
+}
+
+fn confine(confinement: &Confinement) -> Result<(), String> {
+    let parent = getppid();
+    confinement.enter(REPORT as u32 + 1).map_err(|e| e.to_string())?;
+    // After the drop, for a change of credentials clears it (prctl(2)).
+    set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("prctl PR_SET_PDEATHSIG: {e}"))?;
+    if getppid() != parent {
+        return Err("the stage has ended".into());
+    }
+    Ok(())
+}
+
+fn own_process_group(terminal: Option<&Terminal>) -> Result<(), Errno> {
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    match terminal {
+        Some(terminal) => terminal.give_to(getpgrp()),
+        None => Ok(()),
+    }
+}
+
+/// Puts /dev/null in the place of this process's stdio.
+pub fn release_stdio() -> Result<(), Errno> {
+    let null = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())?;
+    nix::unistd::dup2_stdin(&null)?;
+    nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&null)
+}
+
+/// What a wait status says of an end.
+pub fn ended(status: &WaitStatus) -> Option<(Pid, Ended)> {
+    match *status {
+        WaitStatus::Exited(pid, code) => Some((pid, Ended::Exited(code))),
+        WaitStatus::Signaled(pid, signal, _) => Some((pid, Ended::Signaled(signal as i32))),
+        _ => None,
+    }
+}

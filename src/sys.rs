@@ -1,0 +1,404 @@
+//! The only unsafe code: system calls that have no safe wrapper in the crates used here, one function a call.
+//!
+//! Each function returns the kernel's errno as it is; what it means is decided by the caller.
+#![allow(unsafe_code)]
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::unistd::Pid;
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The result of a raw call.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+static SIGPIPE_IGNORED_AT_START: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_sigpipe() {
+    // SAFETY: a zeroed sigaction is a valid output buffer, and a null `act` only queries.
+    let ignored = unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+    };
+    SIGPIPE_IGNORED_AT_START.store(ignored, Ordering::Relaxed);
+}
+
+// The runtime ignores SIGPIPE before main, so what the caller had set is only to be seen before the runtime starts.
+// SAFETY: the section holds pointers to functions of this very type, called once by the C runtime before main.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+
+/// Whether the caller of this program had SIGPIPE ignored.
+pub fn sigpipe_ignored_at_start() -> bool {
+    SIGPIPE_IGNORED_AT_START.load(Ordering::Relaxed)
+}
+
+/// Sets a signal's disposition to ignore or default; handlers are never installed by this program.
+pub fn set_disposition(signal: nix::sys::signal::Signal, ignore: bool) -> Result<()> {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
+    let handler = if ignore { SigHandler::SigIgn } else { SigHandler::SigDfl };
+    // SAFETY: neither disposition runs code of ours.
+    unsafe { sigaction(signal, &SigAction::new(handler, SaFlags::empty(), SigSet::empty())) }.map(|_| ())
+}
+
+/// Whether a signal is ignored by this process.
+pub fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: as in `note_sigpipe`.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Which side of a fork the caller is on.
+pub enum Fork {
+    /// The parent, with the child's process id.
+    Parent(Pid),
+    /// The child.
+    Child,
+}
+
+/// Forks a process that has exactly one thread; EDEADLK when it has more, for then the child could
+/// hold locks that no one in it will release, and credentials are a property of threads (case P03).
+pub fn fork_single_threaded() -> Result<Fork> {
+    if thread_count()? != 1 {
+        return Err(Errno::EDEADLK);
+    }
+    // SAFETY: there is no other thread, so the child's memory is consistent.
+    match unsafe { nix::unistd::fork()? } {
+        nix::unistd::ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        nix::unistd::ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// The number of threads of this process, from /proc/self/stat's `num_threads` (proc(5), field 20).
+pub fn thread_count() -> Result<usize> {
+    let stat =
+        std::fs::read_to_string("/proc/self/stat").map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    after_name.split_whitespace().nth(17).and_then(|n| n.parse().ok()).ok_or(Errno::EPROTO)
+}
+
+fn owned(returned: libc::c_long) -> Result<OwnedFd> {
+    let fd = Errno::result(returned)?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Takes ownership of a descriptor that this process was started with, by its number; EBADF when it is not open.
+pub fn adopt_inherited(fd: RawFd) -> Result<OwnedFd> {
+    // SAFETY: F_GETFD only asks.
+    Errno::result(unsafe { libc::fcntl(fd, libc::F_GETFD) })?;
+    // SAFETY: the descriptor is open, and descriptors named by the caller of the program are ours to own.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The attributes of mount_setattr(2).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MountAttr {
+    /// `MOUNT_ATTR_*` to set.
+    pub set: u64,
+    /// `MOUNT_ATTR_*` to clear.
+    pub clear: u64,
+    /// `MS_PRIVATE` and its kin; 0 leaves propagation alone.
+    pub propagation: u64,
+    /// A user namespace's descriptor with `MOUNT_ATTR_IDMAP`.
+    pub userns_fd: u64,
+}
+
+/// `MOUNT_ATTR_RDONLY`.
+pub const ATTR_RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+/// `MOUNT_ATTR_NOSUID`.
+pub const ATTR_NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
+/// `MOUNT_ATTR_NODEV`.
+pub const ATTR_NODEV: u64 = libc::MOUNT_ATTR_NODEV;
+/// `MOUNT_ATTR_NOEXEC`.
+pub const ATTR_NOEXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
+/// `MOUNT_ATTR_IDMAP`.
+pub const ATTR_IDMAP: u64 = libc::MOUNT_ATTR_IDMAP;
+
+const OPEN_TREE_CLONE: libc::c_long = 1;
+const MOVE_MOUNT_F_EMPTY_PATH: libc::c_long = 0x4;
+const MOVE_MOUNT_T_EMPTY_PATH: libc::c_long = 0x40;
+
+/// open_tree(2) with OPEN_TREE_CLONE: a detached copy of the mount at `path`, with all beneath it when `recursive`.
+pub fn clone_tree(dir: BorrowedFd<'_>, path: &CStr, recursive: bool) -> Result<OwnedFd> {
+    let mut flags = OPEN_TREE_CLONE | libc::c_long::from(libc::O_CLOEXEC) | libc::c_long::from(libc::AT_EMPTY_PATH);
+    if recursive {
+        flags |= libc::c_long::from(libc::AT_RECURSIVE);
+    }
+    // SAFETY: the path is a C string that outlives the call.
+    owned(unsafe { libc::syscall(libc::SYS_open_tree, dir.as_raw_fd(), path.as_ptr(), flags) })
+}
+
+/// mount_setattr(2) on the mount that `tree` refers to, and on all beneath it when `recursive`.
+pub fn mount_setattr(tree: BorrowedFd<'_>, recursive: bool, attr: &MountAttr) -> Result<()> {
+    let mut flags = libc::c_long::from(libc::AT_EMPTY_PATH);
+    if recursive {
+        flags |= libc::c_long::from(libc::AT_RECURSIVE);
+    }
+    // SAFETY: the empty C string and the attribute structure outlive the call; the size is the structure's.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            attr as *const MountAttr,
+            size_of::<MountAttr>(),
+        )
+    };
+    Errno::result(done).map(|_| ())
+}
+
+/// move_mount(2) of a detached tree onto what `onto` refers to.
+pub fn move_mount(tree: BorrowedFd<'_>, onto: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: both paths are empty C strings.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            onto.as_raw_fd(),
+            c"".as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH,
+        )
+    };
+    Errno::result(done).map(|_| ())
+}
+
+/// A new, detached tmpfs by fsopen(2), fsconfig(2) and fsmount(2), its root directory having `mode`.
+pub fn new_tmpfs(mode: u32, attributes: u64) -> Result<OwnedFd> {
+    const FSCONFIG_SET_STRING: libc::c_long = 1;
+    const FSCONFIG_CMD_CREATE: libc::c_long = 6;
+    const CLOEXEC: libc::c_long = 1;
+    // SAFETY: the name is a C string.
+    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), CLOEXEC) })?;
+    let value = std::ffi::CString::new(format!("{mode:o}")).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: key and value are C strings that outlive the call.
+    Errno::result(unsafe {
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_SET_STRING, c"mode".as_ptr(), value.as_ptr(), 0)
+    })?;
+    // SAFETY: this command takes no key and no value.
+    Errno::result(unsafe {
+        libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            FSCONFIG_CMD_CREATE,
+            std::ptr::null::<libc::c_char>(),
+            std::ptr::null::<libc::c_char>(),
+            0,
+        )
+    })?;
+    // SAFETY: all arguments are integers.
+    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), CLOEXEC, attributes) })
+}
+
+/// close_range(2) from `first` up, with CLOSE_RANGE_CLOEXEC when `at_exec` and closing at once otherwise.
+///
+/// Closing at once is for a process that is about to exec or to end: it owns no descriptor up there any more.
+pub fn close_from(first: u32, at_exec: bool) -> Result<()> {
+    let flags: libc::c_uint = if at_exec { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
+    // SAFETY: all arguments are integers; the contract above keeps owned descriptors out of the range.
+    Errno::result(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(|_| ())
+}
+
+/// keyctl(2) KEYCTL_JOIN_SESSION_KEYRING with no name: a new, anonymous session keyring.
+pub fn join_new_session_keyring() -> Result<()> {
+    const KEYCTL_JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: a null name asks for an anonymous keyring.
+    let done =
+        unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<libc::c_char>()) };
+    Errno::result(done).map(|_| ())
+}
+
+/// The serial number of the session keyring, without making one (keyctl KEYCTL_GET_KEYRING_ID).
+pub fn session_keyring() -> Result<i64> {
+    const KEYCTL_GET_KEYRING_ID: libc::c_long = 0;
+    const KEY_SPEC_SESSION_KEYRING: libc::c_long = -3;
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) })
+}
+
+/// Whether capability `number` is in the bounding set; EINVAL beyond the kernel's last one (capabilities(7)).
+pub fn bounding_has(number: u32) -> Result<bool> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_READ, libc::c_ulong::from(number), 0, 0, 0) }).map(|v| v == 1)
+}
+
+/// Drops capability `number` from the bounding set.
+pub fn bounding_drop(number: u32) -> Result<()> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) }).map(|_| ())
+}
+
+/// Whether capability `number` is in the ambient set; EINVAL beyond the kernel's last one.
+pub fn ambient_has(number: u32) -> Result<bool> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe {
+        libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_IS_SET as libc::c_ulong,
+            libc::c_ulong::from(number),
+            0,
+            0,
+        )
+    })
+    .map(|v| v == 1)
+}
+
+/// Empties the ambient set.
+pub fn ambient_clear() -> Result<()> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe {
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong, 0, 0, 0)
+    })
+    .map(|_| ())
+}
+
+/// The effective, permitted and inheritable sets of this thread (capget(2), version 3).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CapabilitySets {
+    /// What permission checks look at.
+    pub effective: u64,
+    /// What may be made effective.
+    pub permitted: u64,
+    /// What survives exec of a file with inheritable capabilities.
+    pub inheritable: u64,
+}
+
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: libc::c_int,
+}
+
+#[repr(C)]
+#[derive(Default, Clone, Copy)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// Reads the three sets of this thread.
+pub fn capget() -> Result<CapabilitySets> {
+    let mut header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: version 3 writes two data structures, and there are two.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &mut header, data.as_mut_ptr()) })?;
+    let join = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    Ok(CapabilitySets {
+        effective: join(data[0].effective, data[1].effective),
+        permitted: join(data[0].permitted, data[1].permitted),
+        inheritable: join(data[0].inheritable, data[1].inheritable),
+    })
+}
+
+/// Sets the three sets of this thread.
+pub fn capset(sets: CapabilitySets) -> Result<()> {
+    let header = CapHeader { version: CAPABILITY_VERSION_3, pid: 0 };
+    let part = |shift: u32| CapData {
+        effective: (sets.effective >> shift) as u32,
+        permitted: (sets.permitted >> shift) as u32,
+        inheritable: (sets.inheritable >> shift) as u32,
+    };
+    let data = [part(0), part(32)];
+    // SAFETY: version 3 reads two data structures, and there are two.
+    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &header, data.as_ptr()) }).map(|_| ())
+}
+
+/// The seccomp mode of this thread (prctl PR_GET_SECCOMP): 0 none, 2 filter.
+pub fn seccomp_mode() -> Result<i32> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) })
+}
+
+/// Loads a classic BPF program of `struct sock_filter` (8 bytes each) by seccomp(2).
+pub fn load_seccomp(program: &[u8]) -> Result<()> {
+    const SECCOMP_SET_MODE_FILTER: libc::c_long = 1;
+    let instructions = u16::try_from(program.len() / 8).map_err(|_| Errno::E2BIG)?;
+    let aligned: Vec<libc::sock_filter> = program
+        .chunks_exact(8)
+        .map(|c| libc::sock_filter {
+            code: u16::from_ne_bytes([c[0], c[1]]),
+            jt: c[2],
+            jf: c[3],
+            k: u32::from_ne_bytes([c[4], c[5], c[6], c[7]]),
+        })
+        .collect();
+    let fprog = libc::sock_fprog { len: instructions, filter: aligned.as_ptr().cast_mut() };
+    // SAFETY: the program and its length agree, and the kernel only reads it.
+    Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) }).map(|_| ())
+}
+
+/// Tries a system call by number for a probe, all of whose arguments are integers or null pointers.
+///
+/// The kernel checks pointers itself (EFAULT), and no call that the suite tries writes to memory through its arguments.
+pub fn attempt(number: libc::c_long, arguments: [u64; 6]) -> Result<i64> {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: see above; a call that succeeds is a failed probe, and the process that tried it ends.
+    Errno::result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+}
+
+/// Ends the process at once, without running anything registered to run at exit: for forked children.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: _exit never returns and touches no memory.
+    unsafe { libc::_exit(status) }
+}
+
+/// Moves a descriptor to a fixed number by dup3(2), closing on exec; what had that number before is closed.
+///
+/// For a forked child that is about to close everything above: nothing else in it may own the number.
+pub fn move_to(fd: OwnedFd, number: RawFd) -> Result<OwnedFd> {
+    if fd.as_raw_fd() == number {
+        return Ok(fd);
+    }
+    // SAFETY: both are plain descriptors; the contract above leaves no other owner of the number in this process.
+    owned(libc::c_long::from(unsafe { libc::dup3(fd.as_raw_fd(), number, libc::O_CLOEXEC) }))
+}
+
+/// Gives an executable file one permitted and effective capability (capabilities(7), `security.capability`, revision 2).
+pub fn set_file_capability(file: BorrowedFd<'_>, capability: u32) -> Result<()> {
+    const REVISION_2_EFFECTIVE: u32 = 0x0200_0001;
+    let mask = 1u64 << capability;
+    let words = [REVISION_2_EFFECTIVE, mask as u32, 0, (mask >> 32) as u32, 0];
+    let value: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    // SAFETY: name and value outlive the call, and the length is the value's.
+    Errno::result(unsafe {
+        libc::fsetxattr(file.as_raw_fd(), c"security.capability".as_ptr(), value.as_ptr().cast(), value.len(), 0)
+    })
+    .map(|_| ())
+}
+
+/// A descriptor by its number, only to ask whether it is open.
+pub fn is_open(number: RawFd) -> bool {
+    // SAFETY: F_GETFD only asks.
+    unsafe { libc::fcntl(number, libc::F_GETFD) != -1 }
+}
+
+/// Closes every descriptor from 3 up but those named: for a forked child that keeps nothing else of its parent's.
+pub fn close_all_but(kept: &[RawFd]) -> Result<()> {
+    let mut kept: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for fd in kept {
+        if fd > from {
+            // SAFETY: all arguments are integers; the child's other owners of these numbers never run again.
+            Errno::result(unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) })?;
+        }
+        from = fd + 1;
+    }
+    close_from(from, false)
+}
+
+/// A duplicate of a descriptor by its number, closing on exec; EBADF when it is not open.
+pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
+    owned(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }))
+}

@@ -1,0 +1,23 @@
+//! The egress proxy from outside: what its clients were answered, what the origins and the resolver saw, and what
+//! was recorded.
+
+#[path = "proxy/addresses.rs"]
+mod addresses;
+#[path = "proxy/framing.rs"]
+mod framing;
+#[path = "proxy/http.rs"]
+mod http;
+#[path = "proxy/limits.rs"]
+mod limits;
+#[path = "proxy/names.rs"]
+mod names;
+#[path = "proxy/origin.rs"]
+mod origin;
+#[path = "proxy/record.rs"]
+mod record;
+#[path = "proxy/resolver.rs"]
+mod resolver;
+#[path = "proxy/rig.rs"]
+mod rig;
+#[path = "proxy/tunnels.rs"]
+mod tunnels;

@@ -1,0 +1,181 @@
+//! A closed world on loopback: a scripted resolver, recording origins, a proxy in a thread of its own, and clients
+//! that send bytes.
+
+pub use crate::origin::{Origin, read_head, read_request};
+pub use crate::resolver::{Answer, Resolver, addrs, empty};
+
+use ringfence::ledger::record::{Denial, Infrastructure};
+use ringfence::policy::{AddressRules, Allowlist, Entry};
+use ringfence::proxy::{Dns, Limits, ProxyError, ProxySpec, Recorder, Unrecorded, run};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Longer than anything here takes on a busy machine; reached only by a failure.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the proxy recorded, and a gate that holds records back.
+#[derive(Clone, Default)]
+pub struct Records(Arc<(Mutex<Recorded>, Condvar)>);
+
+#[derive(Default)]
+struct Recorded {
+    denials: Vec<Denial>,
+    failures: Vec<Infrastructure>,
+    /// Records wait while this is set.
+    held: bool,
+    /// Records fail while this is set.
+    broken: bool,
+}
+
+impl Records {
+    pub fn denials(&self) -> Vec<Denial> {
+        self.0.0.lock().unwrap().denials.clone()
+    }
+
+    pub fn failures(&self) -> Vec<Infrastructure> {
+        self.0.0.lock().unwrap().failures.clone()
+    }
+
+    /// Rule and reason of each denial.
+    pub fn rules(&self) -> Vec<(String, String)> {
+        self.denials().into_iter().map(|d| (d.rule, d.reason)).collect()
+    }
+
+    pub fn hold(&self, held: bool) {
+        self.0.0.lock().unwrap().held = held;
+        self.0.1.notify_all();
+    }
+
+    pub fn fail(&self) {
+        self.0.0.lock().unwrap().broken = true;
+    }
+
+    /// Waits for a state of the denials.
+    pub fn wait(&self, until: impl Fn(&[Denial]) -> bool) {
+        let recorded = self.0.0.lock().unwrap();
+        let (recorded, timeout) = self.0.1.wait_timeout_while(recorded, PATIENCE, |r| !until(&r.denials)).unwrap();
+        assert!(!timeout.timed_out(), "{:?}", recorded.denials);
+    }
+
+    async fn write(&self, put: impl FnOnce(&mut Recorded)) -> Result<(), Unrecorded> {
+        {
+            let mut recorded = self.0.0.lock().unwrap();
+            if recorded.broken {
+                return Err(Unrecorded::Closed);
+            }
+            put(&mut recorded);
+            self.0.1.notify_all();
+        }
+        while self.0.0.lock().unwrap().held {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Recorder for Records {
+    async fn denial(&self, denial: Denial) -> Result<(), Unrecorded> {
+        self.write(|r| r.denials.push(denial)).await
+    }
+
+    async fn infrastructure(&self, failure: Infrastructure) -> Result<(), Unrecorded> {
+        self.write(|r| r.failures.push(failure)).await
+    }
+
+    async fn attend(&self) -> Unrecorded {
+        std::future::pending().await
+    }
+}
+
+/// A proxy and what it touches.
+pub struct World {
+    pub proxy: SocketAddr,
+    pub resolver: Resolver,
+    pub records: Records,
+    pub ended: JoinHandle<Result<Infallible, ProxyError>>,
+}
+
+/// Deadlines that a test can wait out.
+pub fn limits() -> Limits {
+    Limits {
+        head: Duration::from_secs(5),
+        resolve: Duration::from_secs(5),
+        connect: Duration::from_secs(5),
+        idle: PATIENCE,
+        ..Limits::default()
+    }
+}
+
+/// A proxy that admits `entries`, with 127.0.0.1 standing for a public address and every other address judged as it
+/// is.
+pub fn world(entries: &[String], script: impl Fn(&str, &str, usize) -> Answer + Send + Sync + 'static) -> World {
+    world_with(entries, limits(), script)
+}
+
+pub fn world_with(
+    entries: &[String],
+    limits: Limits,
+    script: impl Fn(&str, &str, usize) -> Answer + Send + Sync + 'static,
+) -> World {
+    let resolver = Resolver::start(script);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = listener.local_addr().unwrap();
+    let records = Records::default();
+    let spec = spec(entries, &resolver, limits);
+    let recorder = records.clone();
+    let ended = std::thread::spawn(move || run(listener, spec, recorder));
+    World { proxy, resolver, records, ended }
+}
+
+pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpec {
+    ProxySpec {
+        allowlist: Allowlist::from_entries(entries.iter().map(|e| Entry::parse(e).unwrap())),
+        address_rules: AddressRules {
+            trusted_ranges: vec!["127.0.0.1/32".parse().unwrap()],
+            own_addresses: Vec::new(),
+        },
+        dns: Dns {
+            nameservers: vec![resolver.addr],
+            hosts: BTreeMap::from([("hosts-file.test".to_owned(), vec![IpAddr::from([127, 0, 0, 1])])]),
+            timeout: Duration::from_secs(2),
+        },
+        limits,
+    }
+}
+
+impl World {
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.proxy).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends bytes, then an end, and takes everything that comes back.
+    pub fn send(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut stream = self.connect();
+        stream.write_all(bytes.as_ref()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    pub fn connect_to(&self, target: &str) -> String {
+        self.send(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"))
+    }
+
+    pub fn get(&self, url: &str) -> String {
+        self.send(format!("GET {url} HTTP/1.1\r\nHost: x.test\r\n\r\n"))
+    }
+}
+
+/// The status of an answer, 0 where there is none.
+pub fn status(answer: &str) -> u16 {
+    let code = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+    code.and_then(|code| code.parse().ok()).unwrap_or(0)
+}
