@@ -28,7 +28,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
-	cargo deny --locked --offline check --hide-inclusion-graph licenses bans sources
+	cargo deny --locked check --hide-inclusion-graph licenses bans sources
 
 # Each test needs a process of its own, as tests unshare namespaces: so nextest, not cargo test.
 unit:

@@ -3,11 +3,11 @@
 # The status is the number of steps that came out otherwise than they should.
 wrong=0
 
-# step EXPECTED WHAT COMMAND…: runs the command and compares the last line of its output.
+# step EXPECTED WHAT COMMAND…: runs the command and compares the first line of its output.
 step() {
   expected=$1 what=$2
   shift 2
-  seen=$("$@" 2>&1 </dev/null | tail -n 1)
+  seen=$("$@" 2>&1 </dev/null | head -n 1)
   case $seen in
     *"$expected"*) mark=' ' ;;
     *) mark='!' wrong=$((wrong + 1)) ;;
@@ -16,7 +16,7 @@ step() {
 }
 
 code() { curl -s -m 10 -o /dev/null -w '%{http_code} (CONNECT %{http_connect})\n' "$@"; }
-write() { echo "written by the agent" >"$1" && echo "written to $1"; }
+write() { touch "$1" && echo "written to $1"; }
 # A client that knows nothing of proxies.
 direct() { curl -sS -m 5 --noproxy '*' -o /dev/null -w '%{http_code}\n' "$@"; }
 

@@ -13,7 +13,7 @@ const FLAGS: [&str; 2] = ["--policy", "nist-high"];
 /// A world whose admitted names serve the files below a directory of the machine.
 fn serving(files: &Path) -> Fence {
     let world = World::new().expect("a closed world");
-    let directory = origin::directory(files);
+    let directory = origin::directory(files).expect("files");
     // An index page is a file beside its directory's files.
     let content: origin::Content = Arc::new(move |request| {
         let mut asked = request.clone();

@@ -218,7 +218,8 @@ fn created(path: &Path) -> String {
             let removed = if unlink(path).is_ok() { "" } else { " and left there" };
             format!("{}: created{removed}", path.display())
         }
-        Err(errno) => name_of(errno),
+        Err(Errno::EROFS) => "EROFS".into(),
+        Err(errno) => format!("{}: {errno:?}", path.display()),
     }
 }
 

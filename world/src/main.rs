@@ -54,13 +54,11 @@ fn read(arguments: &[String]) -> Option<Asked<'_>> {
 
 fn up(Asked { files, command }: &Asked<'_>) -> Result<u8, Box<dyn std::error::Error>> {
     let world = World::new()?;
-    let served = Served::new()?;
-    repository(&served.0)?;
-    let (standard, directory) = (origin::standard(), origin::directory(&served.0));
+    let (standard, project) = (origin::standard(), project()?);
     let internet = Internet::serving(
         &world,
         std::sync::Arc::new(move |request| match request.path() {
-            path if path.starts_with("/project.git/") => directory(request),
+            path if path.starts_with("/project.git/") => project(request),
             _ => standard(request),
         }),
     )?;
@@ -84,21 +82,11 @@ fn up(Asked { files, command }: &Asked<'_>) -> Result<u8, Box<dyn std::error::Er
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(125))
 }
 
-/// A directory of the machine with what the origins serve, removed in the end.
-struct Served(std::path::PathBuf);
-
-impl Served {
-    fn new() -> std::io::Result<Served> {
-        let path = std::env::temp_dir().join(format!("world-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Served(path))
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Err(cause) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("world: remove {}: {cause}", self.0.display());
-        }
-    }
+/// A Git repository to clone; its directory is gone before the command runs.
+fn project() -> Result<origin::Content, Box<dyn std::error::Error>> {
+    let path = std::env::temp_dir().join(format!("world-{}", std::process::id()));
+    std::fs::create_dir(&path)?;
+    let content = repository(&path).and_then(|_| origin::directory(&path));
+    std::fs::remove_dir_all(&path)?;
+    Ok(content?)
 }

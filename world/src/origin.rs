@@ -1,14 +1,15 @@
 //! Origin servers: HTTP and HTTPS, keeping every request that reaches them.
 
 use crate::authority::Authority;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::http::{self, Request, Response};
 use crate::listening::Tcp;
 use crate::namespace::Namespace;
 use crate::seen::Seen;
 use rustls::{ServerConnection, StreamOwned};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,15 +27,24 @@ impl Origin {
     ///
     /// # Errors
     /// The address can't be bound.
-    pub fn http(space: &Namespace, address: impl Into<IpAddr>, port: u16, content: Content) -> Result<Origin, Error> {
+    pub fn http(
+        space: &Namespace,
+        address: impl Into<IpAddr>,
+        port: u16,
+        content: Content,
+    ) -> Result<Origin, Error> {
         let seen = Arc::new(Seen::new());
         let noting = seen.clone();
-        let socket = Tcp::listen(space, SocketAddr::new(address.into(), port), move |stream| {
-            let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-                return;
-            };
-            converse(stream, (peer, local, None), &noting, &content);
-        })?;
+        let socket = Tcp::listen(
+            space,
+            SocketAddr::new(address.into(), port),
+            move |stream| {
+                let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+                    return;
+                };
+                converse(stream, (peer, local, None), &noting, &content);
+            },
+        )?;
         Ok(Origin { seen, socket })
     }
 
@@ -53,22 +63,31 @@ impl Origin {
         let config = authority.server(names)?;
         let seen = Arc::new(Seen::new());
         let noting = seen.clone();
-        let socket = Tcp::listen(space, SocketAddr::new(address.into(), port), move |mut stream| {
-            let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-                return;
-            };
-            let Ok(mut tls) = ServerConnection::new(config.clone()) else {
-                return;
-            };
-            // A peer that doesn't like the certificate is the test's affair.
-            while tls.is_handshaking() {
-                if tls.complete_io(&mut stream).is_err() {
+        let socket = Tcp::listen(
+            space,
+            SocketAddr::new(address.into(), port),
+            move |mut stream| {
+                let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
                     return;
+                };
+                let Ok(mut tls) = ServerConnection::new(config.clone()) else {
+                    return;
+                };
+                // A peer that doesn't like the certificate is the test's affair.
+                while tls.is_handshaking() {
+                    if tls.complete_io(&mut stream).is_err() {
+                        return;
+                    }
                 }
-            }
-            let name = tls.server_name().map(str::to_owned);
-            converse(StreamOwned::new(tls, stream), (peer, local, name), &noting, &content);
-        })?;
+                let name = tls.server_name().map(str::to_owned);
+                converse(
+                    StreamOwned::new(tls, stream),
+                    (peer, local, name),
+                    &noting,
+                    &content,
+                );
+            },
+        )?;
         Ok(Origin { seen, socket })
     }
 
@@ -104,7 +123,10 @@ fn converse(
     };
     // A connection that breaks is seen by the peer; the requests that came are kept.
     if let Err(cause) = http::serve(stream, &about, &answer)
-        && !matches!(cause.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WouldBlock)
+        && !matches!(
+            cause.kind(),
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WouldBlock
+        )
     {
         eprintln!("world: connection from {peer}: {cause}");
     }
@@ -115,8 +137,14 @@ fn converse(
 pub fn standard() -> Content {
     Arc::new(|request| {
         let host = request.field("host").next().unwrap_or_default();
-        let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-        if let Some(count) = path.strip_prefix("/bytes/").and_then(|count| count.parse::<usize>().ok()) {
+        let (path, query) = request
+            .target
+            .split_once('?')
+            .unwrap_or((&request.target, ""));
+        if let Some(count) = path
+            .strip_prefix("/bytes/")
+            .and_then(|count| count.parse::<usize>().ok())
+        {
             return Response::text((0..count).map(|at| at as u8).collect::<Vec<u8>>());
         }
         match path {
@@ -128,14 +156,31 @@ pub fn standard() -> Content {
     })
 }
 
-/// The files below a directory of the machine, read when asked for.
-pub fn directory(root: impl Into<PathBuf>) -> Content {
-    let root = root.into();
-    Arc::new(move |request| {
-        let path = Path::new(request.path().trim_start_matches('/'));
-        if path.components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Response::status(404);
+/// The files below a directory of the machine, as they are now: the directory may go afterwards.
+///
+/// # Errors
+/// The directory or a file in it can't be read.
+pub fn directory(root: &Path) -> Result<Content, Error> {
+    let mut files = HashMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        let reading = || format!("read {}", directory.display());
+        for entry in std::fs::read_dir(&directory).doing(reading())? {
+            let path = entry.doing(reading())?.path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(&path).doing(format!("read {}", path.display()))?;
+            let name = path
+                .strip_prefix(root)
+                .expect("below the root")
+                .to_string_lossy();
+            files.insert(format!("/{name}"), bytes);
         }
-        std::fs::read(root.join(path)).map_or_else(|_| Response::status(404), Response::text)
-    })
+    }
+    Ok(Arc::new(move |request| match files.get(request.path()) {
+        Some(bytes) => Response::text(bytes.clone()),
+        None => Response::status(404),
+    }))
 }
