@@ -27,24 +27,15 @@ impl Origin {
     ///
     /// # Errors
     /// The address can't be bound.
-    pub fn http(
-        space: &Namespace,
-        address: impl Into<IpAddr>,
-        port: u16,
-        content: Content,
-    ) -> Result<Origin, Error> {
+    pub fn http(space: &Namespace, address: impl Into<IpAddr>, port: u16, content: Content) -> Result<Origin, Error> {
         let seen = Arc::new(Seen::new());
         let noting = seen.clone();
-        let socket = Tcp::listen(
-            space,
-            SocketAddr::new(address.into(), port),
-            move |stream| {
-                let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
-                    return;
-                };
-                converse(stream, (peer, local, None), &noting, &content);
-            },
-        )?;
+        let socket = Tcp::listen(space, SocketAddr::new(address.into(), port), move |stream| {
+            let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+                return;
+            };
+            converse(stream, (peer, local, None), &noting, &content);
+        })?;
         Ok(Origin { seen, socket })
     }
 
@@ -63,31 +54,22 @@ impl Origin {
         let config = authority.server(names)?;
         let seen = Arc::new(Seen::new());
         let noting = seen.clone();
-        let socket = Tcp::listen(
-            space,
-            SocketAddr::new(address.into(), port),
-            move |mut stream| {
-                let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+        let socket = Tcp::listen(space, SocketAddr::new(address.into(), port), move |mut stream| {
+            let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+                return;
+            };
+            let Ok(mut tls) = ServerConnection::new(config.clone()) else {
+                return;
+            };
+            // A peer that doesn't like the certificate is the test's affair.
+            while tls.is_handshaking() {
+                if tls.complete_io(&mut stream).is_err() {
                     return;
-                };
-                let Ok(mut tls) = ServerConnection::new(config.clone()) else {
-                    return;
-                };
-                // A peer that doesn't like the certificate is the test's affair.
-                while tls.is_handshaking() {
-                    if tls.complete_io(&mut stream).is_err() {
-                        return;
-                    }
                 }
-                let name = tls.server_name().map(str::to_owned);
-                converse(
-                    StreamOwned::new(tls, stream),
-                    (peer, local, name),
-                    &noting,
-                    &content,
-                );
-            },
-        )?;
+            }
+            let name = tls.server_name().map(str::to_owned);
+            converse(StreamOwned::new(tls, stream), (peer, local, name), &noting, &content);
+        })?;
         Ok(Origin { seen, socket })
     }
 
@@ -123,10 +105,7 @@ fn converse(
     };
     // A connection that breaks is seen by the peer; the requests that came are kept.
     if let Err(cause) = http::serve(stream, &about, &answer)
-        && !matches!(
-            cause.kind(),
-            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WouldBlock
-        )
+        && !matches!(cause.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::WouldBlock)
     {
         eprintln!("world: connection from {peer}: {cause}");
     }
@@ -137,14 +116,8 @@ fn converse(
 pub fn standard() -> Content {
     Arc::new(|request| {
         let host = request.field("host").next().unwrap_or_default();
-        let (path, query) = request
-            .target
-            .split_once('?')
-            .unwrap_or((&request.target, ""));
-        if let Some(count) = path
-            .strip_prefix("/bytes/")
-            .and_then(|count| count.parse::<usize>().ok())
-        {
+        let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+        if let Some(count) = path.strip_prefix("/bytes/").and_then(|count| count.parse::<usize>().ok()) {
             return Response::text((0..count).map(|at| at as u8).collect::<Vec<u8>>());
         }
         match path {
@@ -172,10 +145,7 @@ pub fn directory(root: &Path) -> Result<Content, Error> {
                 continue;
             }
             let bytes = std::fs::read(&path).doing(format!("read {}", path.display()))?;
-            let name = path
-                .strip_prefix(root)
-                .expect("below the root")
-                .to_string_lossy();
+            let name = path.strip_prefix(root).expect("below the root").to_string_lossy();
             files.insert(format!("/{name}"), bytes);
         }
     }
