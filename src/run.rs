@@ -126,20 +126,38 @@ impl<'a> Loaded<'a> {
         }
         self.busy = reserve::busy_uids();
         reserve::clear_stale_walls(&mut self.busy)?;
-        self.identity = Some(match &self.policy.privilege.user {
-            Some(user) => self.databases.named(&user.to_string())?,
-            None => {
-                let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
-                self.held.push(held);
-                self.databases.dedicated(uid)
-            }
-        });
+        match &self.policy.privilege.user {
+            Some(user) => self.identity = Some(self.databases.named(&user.to_string())?),
+            None => self.take_uid()?,
+        }
         Ok(())
     }
 
-    fn plan(self) -> Result<Planned<'a>, Error> {
-        let Loaded { args, policy, invocation, run, databases, identity, busy, held } = self;
-        let facts = Facts::gather(&policy, databases, identity, false)?;
+    fn take_uid(&mut self) -> Result<(), Error> {
+        let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
+        self.held.push(held);
+        self.identity = Some(self.databases.dedicated(uid));
+        Ok(())
+    }
+
+    /// The facts of the host. A uid of our choice may have got a process meanwhile, by a run in another network namespace,
+    /// where our reservation does not count; then it is another's, and we take the next.
+    fn gather(&mut self) -> Result<Facts, Error> {
+        loop {
+            let facts = Facts::gather(&self.policy, self.databases.clone(), self.identity.clone(), false)?;
+            match &self.identity {
+                Some(identity) if identity.dedicated && facts.identity_process.is_some() => {
+                    self.busy.insert(identity.uid.as_raw());
+                    self.take_uid()?;
+                }
+                _ => return Ok(facts),
+            }
+        }
+    }
+
+    fn plan(mut self) -> Result<Planned<'a>, Error> {
+        let facts = self.gather()?;
+        let Loaded { args, policy, invocation, run, busy, held, .. } = self;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks)?;
         control_files::check(&plan, &facts, args)?;

@@ -19,7 +19,7 @@ pub struct StageProcess {
 }
 
 /// How long the stage may take to end the sandbox; it kills, and waits for nothing else.
-const ENDING: Duration = Duration::from_secs(10);
+const ENDING: Duration = Duration::from_secs(5);
 /// The same for what a stage that died has left.
 const STRAYS: Duration = Duration::from_secs(3);
 

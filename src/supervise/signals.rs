@@ -32,7 +32,7 @@ const OWN: [Signal; 7] = [
 ];
 /// How long a set-up that is asked to end may still take. The signal stays pending meanwhile and is the command's once it
 /// runs; a set-up takes a fraction of this.
-const SET_UP_GRACE: Duration = Duration::from_secs(5);
+const SET_UP_GRACE: Duration = Duration::from_secs(3);
 
 /// What a signal to the supervisor means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
