@@ -74,7 +74,14 @@ fn first_free(
     databases: &Databases,
     busy: &BTreeSet<u32>,
 ) -> Result<(u32, Reservation), ReserveError> {
-    for uid in range.filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid)) {
+    // The names are held in this network namespace alone. Runs in others that start at the same time see each other's
+    // processes, and would take the same number first: each begins at one of its own.
+    let length = range.end() - range.start() + 1;
+    let begin = range.start() + std::process::id() % length;
+    for uid in (begin..=*range.end())
+        .chain(*range.start()..begin)
+        .filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid))
+    {
         if let Some(held) = take(&format!("ringfence/uid/{uid}"))? {
             return Ok((uid, held));
         }
