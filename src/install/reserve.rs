@@ -59,6 +59,11 @@ pub fn run(run: &str) -> Result<Option<Reservation>, ReserveError> {
     take(&run_name(run))
 }
 
+/// Marks a tree as one whose owner this run changes, by its device and inode number; `None` if another run has it.
+pub fn tree(device: u64, inode: u64) -> Result<Option<Reservation>, ReserveError> {
+    take(&format!("ringfence/tree/{device}:{inode}"))
+}
+
 /// A uid for the command's dedicated account: known to no database, without a process, and not in use by another run.
 pub fn command_uid(databases: &Databases, busy: &BTreeSet<u32>) -> Result<(u32, Reservation), ReserveError> {
     first_free(FIRST_UID..=LAST_UID, databases, busy)

@@ -34,8 +34,12 @@ impl Trees {
             Posture::Open => {
                 return Trees { read_only: vec![], writable: vec![], read_only_within: vec![] };
             }
-            // A home elsewhere than in /root and /home is one of "the homes" all the same.
-            Posture::Restricted => PROTECTED.iter().map(PathBuf::from).chain([home.to_owned()]).collect(),
+            // A home elsewhere than in /root and /home is one of "the homes" all the same; / is nobody's home, but what
+            // accounts without one have in their entry.
+            Posture::Restricted => {
+                let homes = (home != Path::new("/")).then(|| home.to_owned());
+                PROTECTED.iter().map(PathBuf::from).chain(homes).collect()
+            }
             Posture::Locked => vec![PathBuf::from("/")],
         };
         let asked = &policy.filesystem;
@@ -60,7 +64,7 @@ impl Trees {
             holding.map(|tree| tree.components().count()).max()
         };
         let read_only = depth(&self.read_only).max(depth(&self.read_only_within));
-        // Where a path stands in both lists it was named writable: a home of / or /tmp, say.
+        // Where a path stands in both lists it was named writable: a home of /tmp, say.
         read_only.is_none() || depth(&self.writable) >= read_only
     }
 }
