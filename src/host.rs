@@ -273,7 +273,9 @@ fn private_paths(databases: &Databases, identity: &Identity) -> Vec<PathBuf> {
 /// so what the stricter one lets be written must be writable under the milder one too.
 pub fn workspaces(policy: &Policy, home: &Path) -> Vec<PathBuf> {
     let named = policy.filesystem.writable.iter().chain(&policy.filesystem.workspace).map(|p| p.resolve(home));
-    ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named).collect()
+    let read_only: Vec<PathBuf> = policy.filesystem.read_only.iter().map(|p| p.resolve(home)).collect();
+    let all = ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named);
+    all.filter(|path| !read_only.contains(path)).collect()
 }
 
 /// The kernel's release, for records only: nothing is decided by it.
@@ -391,7 +393,7 @@ fn look_at(path: &Path, identity: &Identity) -> PathFact {
     match first_untrusted_link(path) {
         Ok(None) => {}
         Ok(Some(link)) => return PathFact::Untrusted { link },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return PathFact::Missing,
+        Err(e) if is_missing(&e) => return PathFact::Missing,
         Err(e) => return PathFact::Unreadable(e.to_string()),
     }
     let seen = path.canonicalize().and_then(|real| std::fs::symlink_metadata(&real).map(|meta| (real, meta)));
@@ -407,9 +409,14 @@ fn look_at(path: &Path, identity: &Identity) -> PathFact {
             };
             PathFact::Present { real, directory: meta.is_dir(), writable: mode & bit != 0, idmap: None }
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => PathFact::Missing,
+        Err(e) if is_missing(&e) => PathFact::Missing,
         Err(e) => PathFact::Unreadable(e.to_string()),
     }
+}
+
+/// Nothing is there, nor can be made there: accounts have /dev/null as their HOME.
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// The first symbolic link on the way to `path` that does not belong to root: its owner could lead us anywhere.

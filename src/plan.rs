@@ -306,6 +306,8 @@ fn mount_plan(
         // What /proc takes in changes the writing process or needs privilege: it is no store.
         plan.writable.push(Writable { path: "/proc".into(), idmapped: false });
     }
+    let writable = plan.writable.clone();
+    plan.read_only.retain(|tree| !writable.iter().any(|w| w.path == *tree));
     // Outer ones first, so that an inner one is mounted over an outer one.
     plan.writable.sort_by_key(|w| w.path.components().count());
     Ok(plan)

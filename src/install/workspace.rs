@@ -130,8 +130,8 @@ pub struct Owners {
     pub of_top: (u32, u32),
     /// Paths below the top whose owner differs from the top's.
     pub exceptions: BTreeMap<OsString, (u32, u32)>,
-    /// Files that have names outside of the tree as well, by inode number: they are not the tree's to give away.
-    pub shared: BTreeSet<u64>,
+    /// Files that have names outside of the tree as well, by device and inode number: they are not the tree's to give away.
+    pub shared: BTreeSet<(u64, u64)>,
 }
 
 impl Owners {
@@ -146,7 +146,7 @@ impl Owners {
                 owners.exceptions.insert(path.as_os_str().to_owned(), owner);
             }
             if stat.st_nlink > 1 && stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
-                *linked.entry(stat.st_ino).or_insert(stat.st_nlink) -= 1;
+                *linked.entry((stat.st_dev, stat.st_ino)).or_insert(stat.st_nlink) -= 1;
             }
             Ok(())
         })?;
@@ -157,7 +157,7 @@ impl Owners {
     /// Gives the tree to the command, never across symbolic links, hard links to the outside, or mounts.
     pub fn give(&self, uid: Uid, gid: Gid) -> Result<(), WorkspaceError> {
         each(&self.top, &mut |path, dir, name, stat| {
-            if self.shared.contains(&stat.st_ino) {
+            if self.shared.contains(&(stat.st_dev, stat.st_ino)) {
                 return Ok(());
             }
             change(dir, name, path, stat, uid, gid)
@@ -204,10 +204,23 @@ fn each(top: &Path, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
     let fd = open(top, flags, Mode::empty()).map_err(failed("open", top))?;
     let stat = fstat(&fd).map_err(failed("fstat", top))?;
     visit(top, fd.as_fd(), Path::new("."), &stat)?;
-    descend(fd, top, stat.st_dev, visit)
+    let mount = mount_of(&fd, Path::new("")).map_err(failed("statx", top))?;
+    descend(fd, top, mount, visit)
 }
 
-fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
+/// The id of the mount that holds a name. A device number would not do: overlayfs shows files with other ones than their
+/// directories, and a bind mount with the same.
+fn mount_of(dir: &OwnedFd, name: &Path) -> Result<u64, Errno> {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+    let answer = statx(dir, name, flags, StatxFlags::MNT_ID).map_err(|e| Errno::from_raw(e.raw_os_error()))?;
+    match StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::MNT_ID) {
+        true => Ok(answer.stx_mnt_id),
+        false => Err(Errno::ENOSYS),
+    }
+}
+
+fn descend(fd: OwnedFd, path: &Path, mount: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
     let mut dir = Dir::from_fd(fd.try_clone().map_err(|_| failed("dup", path)(Errno::EMFILE))?)
         .map_err(failed("opendir", path))?;
     let mut subdirectories = Vec::new();
@@ -223,8 +236,10 @@ fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Resu
             Err(Errno::ENOENT) => continue,
             Err(errno) => return Err(failed("fstatat", &full)(errno)),
         };
-        if stat.st_dev != device {
-            continue;
+        match mount_of(&fd, &name) {
+            Ok(holding) if holding == mount => {}
+            Ok(_) | Err(Errno::ENOENT) => continue,
+            Err(errno) => return Err(failed("statx", &full)(errno)),
         }
         visit(&full, fd.as_fd(), &name, &stat)?;
         if entry.file_type() == Some(Type::Directory) || stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
@@ -235,7 +250,7 @@ fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Resu
         let full = path.join(&name);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         match nix::fcntl::openat(&fd, &name, flags, Mode::empty()) {
-            Ok(below) => descend(below, &full, device, visit)?,
+            Ok(below) => descend(below, &full, mount, visit)?,
             // Gone or exchanged while we looked: nothing of it is ours to change.
             Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => {}
             Err(errno) => return Err(failed("openat", &full)(errno)),
