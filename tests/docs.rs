@@ -106,7 +106,8 @@ fn every_flag_and_key_is_described() {
     let run = cli.find_subcommand("run").expect("run");
     for flag in run.get_arguments().filter_map(|argument| argument.get_long()).filter(|flag| *flag != "help") {
         let of_run = ["label", "json-status-fd"].contains(&flag);
-        let found = if of_run { readme.contains(&format!("`--{flag}")) } else { policy.contains(&format!("| `{flag}`")) };
+        let found =
+            if of_run { readme.contains(&format!("`--{flag}")) } else { policy.contains(&format!("| `{flag}`")) };
         assert!(found || flag == "policy", "--{flag} is described nowhere");
     }
     for command in cli.get_subcommands() {
@@ -155,7 +156,8 @@ fn environment() -> String {
         let variables = value["variable"].as_array().cloned().unwrap_or_default();
         for variable in variables.iter().filter(|v| when.is_none_or(|when| v["when"] == when)) {
             let text = |key: &str| cell(variable[key].as_str().expect(key));
-            writeln!(out, "| `{}` | `{}` | {} | {} |", text("name"), text("value"), text("merge"), text("reason")).unwrap();
+            writeln!(out, "| `{}` | `{}` | {} | {} |", text("name"), text("value"), text("merge"), text("reason"))
+                .unwrap();
         }
     };
     const TABLE: &str = "| variable | value | caller's | why |\n|---|---|---|---|\n";
