@@ -12,6 +12,7 @@ use crate::host::Facts;
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve::{self, Reservation};
+use crate::install::undo;
 use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::{self, Plan};
@@ -105,6 +106,7 @@ impl<'a> Loaded<'a> {
         }
         self.busy = reserve::busy_uids();
         reserve::clear_stale_walls(&mut self.busy)?;
+        undo::put_back_for_the_dead(&self.busy)?;
         self.identity = Some(match &self.policy.privilege.user {
             Some(user) => self.databases.named(&user.to_string())?,
             None => {
@@ -142,7 +144,7 @@ impl Planned<'_> {
     fn install(mut self, told: &mut StatusLine) -> Result<Installed, Error> {
         let (ledger, mask) = control_files::open_ledger(self.args, &self.run, &self.plan)?;
         if let Some(mounts) = &mut self.plan.mounts {
-            mounts.masks.extend(mask);
+            mask.iter().for_each(|path| mounts.mask(path));
         }
         let mut session = Session::begin(ledger, self.held, told.0.take())?;
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels()) {

@@ -342,9 +342,10 @@ fn own_process_group(terminal: Option<&Terminal>) -> Result<(), Errno> {
     }
 }
 
-/// Puts /dev/null in the place of this process's stdio.
+/// Puts /dev/null in the place of this process's stdio, or an empty file in memory where the image has no /dev/null.
 pub fn release_stdio() -> Result<(), Errno> {
-    let null = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())?;
+    let opened = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty());
+    let null = opened.or_else(|_| nix::sys::memfd::memfd_create(c"null", nix::sys::memfd::MFdFlags::MFD_CLOEXEC))?;
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&null)
