@@ -93,7 +93,8 @@ pub fn reachable(mounts: &[Mount]) -> Vec<&Mount> {
     let ancestors = |mount: &Mount| {
         let mut chain = vec![mount.id];
         let mut at = mount;
-        while let Some(up) = mounts.iter().find(|m| m.id == at.parent && m.id != at.id) {
+        // The table is no tree to rely on: an id that comes again would be followed for ever.
+        while let Some(up) = mounts.iter().find(|m| m.id == at.parent && !chain.contains(&m.id)) {
             chain.push(up.id);
             at = up;
         }
