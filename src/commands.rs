@@ -4,7 +4,8 @@ use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs,
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
 use crate::host::Facts;
-use crate::install::account::{Databases, FIRST_UID};
+use crate::install::account::Databases;
+use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, describe};
 use crate::policy::{Posture, show};
@@ -47,7 +48,11 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let identity = match (&policy.privilege.user, policy.privilege.posture) {
         (_, Posture::Open) => None,
         (Some(user), _) => Some(databases.named(&user.to_string())?),
-        (None, _) => Some(databases.dedicated(FIRST_UID)),
+        // The one that a run would take now.
+        (None, _) => {
+            let (uid, _held) = reserve::command_uid(&databases, &reserve::busy_uids())?;
+            Some(databases.dedicated(uid))
+        }
     };
     let facts = Facts::gather(&policy, databases, identity, true)?;
     let plan = plan::plan(policy, &facts, &[])?;

@@ -12,6 +12,7 @@ use crate::host::Facts;
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve::{self, Reservation};
+use crate::install::undo;
 use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::{self, Plan};
@@ -126,38 +127,21 @@ impl<'a> Loaded<'a> {
         }
         self.busy = reserve::busy_uids();
         reserve::clear_stale_walls(&mut self.busy)?;
+        undo::put_back_for_the_dead(&self.busy)?;
         match &self.policy.privilege.user {
             Some(user) => self.identity = Some(self.databases.named(&user.to_string())?),
-            None => self.take_uid()?,
-        }
-        Ok(())
-    }
-
-    fn take_uid(&mut self) -> Result<(), Error> {
-        let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
-        self.held.push(held);
-        self.identity = Some(self.databases.dedicated(uid));
-        Ok(())
-    }
-
-    /// The facts of the host. A uid of our choice may have got a process meanwhile, by a run in another network namespace,
-    /// where our reservation does not count; then it is another's, and we take the next.
-    fn gather(&mut self) -> Result<Facts, Error> {
-        loop {
-            let facts = Facts::gather(&self.policy, self.databases.clone(), self.identity.clone(), false)?;
-            match &self.identity {
-                Some(identity) if identity.dedicated && facts.identity_process.is_some() => {
-                    self.busy.insert(identity.uid.as_raw());
-                    self.take_uid()?;
-                }
-                _ => return Ok(facts),
+            None => {
+                let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
+                self.held.push(held);
+                self.identity = Some(self.databases.dedicated(uid));
             }
         }
+        Ok(())
     }
 
-    fn plan(mut self) -> Result<Planned<'a>, Error> {
-        let facts = self.gather()?;
-        let Loaded { args, policy, invocation, run, busy, held, .. } = self;
+    fn plan(self) -> Result<Planned<'a>, Error> {
+        let Loaded { args, policy, invocation, run, databases, identity, busy, held } = self;
+        let facts = Facts::gather(&policy, databases, identity, false)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks)?;
         control_files::check(&plan, &facts, args)?;
@@ -182,7 +166,7 @@ impl Planned<'_> {
         let watchman = Watchman::new()?;
         let (ledger, mask) = control_files::open_ledger(self.args, &self.run, &self.plan)?;
         if let Some(mounts) = &mut self.plan.mounts {
-            mounts.masks.extend(mask);
+            mask.iter().for_each(|path| mounts.mask(path));
         }
         let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels()) {

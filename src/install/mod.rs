@@ -8,6 +8,7 @@ pub mod proxy;
 pub mod reserve;
 mod stage_process;
 mod tool_files;
+pub mod undo;
 pub mod workspace;
 
 use crate::channel::{Channel, ChannelError};
@@ -36,6 +37,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 use proxy::{ProxyProcess, SpawnError};
+use reserve::{Reservation, ReserveError};
 pub use stage_process::StageProcess;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
@@ -43,8 +45,9 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use undo::{Undo, UndoError, UndoFile};
 use workspace::{Owners, Ownership, WorkspaceError};
 
 /// A step of the set-up failed.
@@ -62,6 +65,19 @@ pub enum InstallError {
     /// A workspace.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    /// The file of prior owners.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+    /// A name that only one run may have.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// Two runs cannot change the owner of one tree.
+    #[error("workspace {path}: another run has changed its owner and will put it back; accepted: one run at a time",
+        path = path.display())]
+    TreeIsTaken {
+        /// The tree.
+        path: PathBuf,
+    },
     /// The seccomp program.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -104,9 +120,9 @@ pub struct Invocation {
 #[derive(Debug, Default)]
 pub struct Installation {
     home: home::Made,
-    owners: Vec<Owners>,
-    idmapped: Vec<PathBuf>,
-    started: i64,
+    undo: Undo,
+    undo_file: Option<UndoFile>,
+    trees: Vec<Reservation>,
     proxy: Option<(Pid, SocketAddrV4)>,
     proxy_held: Option<ProxyProcess>,
     /// What the enforcing parts report.
@@ -139,12 +155,12 @@ impl Installation {
         busy: &BTreeSet<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         if let Some(identity) = &plan.identity {
-            self.home = home::make(&identity.home, &plan.state, identity.uid, identity.gid)?;
+            if let Some(home) = &plan.home {
+                self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
+            }
         }
-        self.take_workspaces(plan)?;
+        self.take_workspaces(run, plan)?;
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
             let process = proxy::start(proxy, &facts.databases, busy)?;
@@ -155,15 +171,30 @@ impl Installation {
         self.start_stage(plan, facts, invocation)
     }
 
-    fn take_workspaces(&mut self, plan: &Plan) -> Result<(), InstallError> {
+    fn take_workspaces(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
         let Some(identity) = &plan.identity else { return Ok(()) };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let mut undo = Undo { uid: identity.uid.as_raw(), started, ..Undo::default() };
         for (path, ownership) in &plan.workspaces {
             match ownership {
                 Ownership::Kept => {}
-                Ownership::Idmapped => self.idmapped.push(path.clone()),
+                Ownership::Idmapped => undo.idmapped.push(path.clone()),
                 Ownership::Changed if mutation::left_out("workspace") => {}
-                Ownership::Changed => self.owners.push(workspace::take(path, identity.uid, identity.gid)?),
+                Ownership::Changed => {
+                    self.trees.push(reserve_tree(path)?);
+                    // All are read before any is changed, for one may lie within another.
+                    undo.owners.push(Owners::read(path)?);
+                }
             }
+        }
+        if undo.is_empty() {
+            return Ok(());
+        }
+        self.undo_file = Some(undo.write(run, identity.gid)?);
+        self.undo = undo;
+        for owners in &self.undo.owners {
+            owners.give(identity.uid, identity.gid)?;
         }
         Ok(())
     }
@@ -188,6 +219,9 @@ impl Installation {
     fn start_stage(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
+        if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
+            mounts.mask(&undo.path);
+        }
         if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
@@ -256,6 +290,7 @@ impl Installation {
             Err(EvidenceError::ProxyEnded) => {}
             Err(error) => note(Err(error.to_string())),
         }
+        note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
         if let Some((pid, _)) = self.proxy.take() {
             note(end_process(pid));
         }
@@ -269,12 +304,12 @@ impl Installation {
             }
         }
         note(emptied);
-        for owners in self.owners.drain(..) {
-            note(owners.restore().map_err(|e| e.to_string()));
+        let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
+        if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
+            note(file.remove().map_err(|e| e.to_string()));
         }
-        for path in self.idmapped.drain(..) {
-            note(workspace::clear_new_set_ids(&path, self.started).map(|_| ()).map_err(|e| e.to_string()));
-        }
+        note(undone);
+        self.trees.clear();
         note(self.home.remove_if_empty().map_err(|e| e.to_string()));
         faults
     }
@@ -283,6 +318,11 @@ impl Installation {
     pub fn proxy_pid(&self) -> Option<Pid> {
         self.proxy.map(|(pid, _)| pid)
     }
+}
+
+fn reserve_tree(path: &Path) -> Result<Reservation, InstallError> {
+    let stat = nix::sys::stat::lstat(path).map_err(|errno| InstallError::Call { call: "lstat", errno })?;
+    reserve::tree(stat.st_dev, stat.st_ino)?.ok_or_else(|| InstallError::TreeIsTaken { path: path.into() })
 }
 
 fn end_process(pid: Pid) -> Result<(), String> {

@@ -13,6 +13,12 @@ pub const RINGFENCE: &str = "/usr/local/bin/ringfence";
 /// An unprivileged uid that the suite uses where it needs the same attempt without ringfence.
 pub const NOBODY: u32 = 12_345;
 
+/// An unprivileged uid of this process alone. All boxes share the machine's process table, and a run as a user who has
+/// processes is refused, so a test that gives `--user` must not share the uid with another one.
+pub fn own_user() -> u32 {
+    200_000 + std::process::id()
+}
+
 /// A closed world whose box has ringfence, and servers outside.
 pub struct Fence {
     pub internet: Internet,
@@ -77,8 +83,13 @@ impl Fence {
 
     /// The same script as an unprivileged user in the same box, without ringfence.
     pub fn as_nobody(&self, script: &str) -> Said {
+        self.as_user(NOBODY, script)
+    }
+
+    /// The same script as the given user, who has the group of the same number and no other.
+    pub fn as_user(&self, uid: u32, script: &str) -> Said {
         let mut command = self.world.command("setpriv");
-        let id = NOBODY.to_string();
+        let id = uid.to_string();
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "bash", "-c", script]);
         Said::from(self.world.output(command))
     }
