@@ -37,7 +37,8 @@ unit:
 
 # With the feature `mutation` single steps of the set-up can be left out; the pre-flight probes must notice each.
 mutation:
-	cargo nextest run --locked --features mutation --no-tests pass -E 'binary(mutation)'
+	cargo clippy --locked --features mutation --bins --test mutation -- -D warnings
+	cargo nextest run --locked --features mutation --test mutation
 
 demo: root build $(WORLD)
 	$(WORLD) up --put $(BINARY) /usr/local/bin/ringfence --put demo/session.sh /usr/local/lib/demo/session.sh \

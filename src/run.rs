@@ -16,8 +16,9 @@ use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::{self, Plan};
 use crate::policy::{Leftovers, Policy, Posture};
-use crate::probe::Suite;
+use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
+use crate::supervise::AbortCause;
 use session::Session;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -189,7 +190,10 @@ impl Installed {
             Notice::Failed(cause) => Some(Err(cause)),
             _ => None,
         })?;
-        let probes = probes.map_err(crate::supervise::AbortCause::StageFailed)?;
+        let mut probes = probes.map_err(AbortCause::StageFailed)?;
+        // Last, for what was refused to them must have been told by now.
+        let heard = session.begin_recording()?;
+        probes.extend(evidence::judge(&heard, &probes).map_err(AbortCause::StageFailed)?);
         let mut failed = None;
         for probe in probes {
             if !probe.passed && failed.is_none() {
@@ -201,7 +205,7 @@ impl Installed {
             let why = Suite::why(&probe.id).unwrap_or_default();
             return Err(Error::Probe { id: probe.id, expected: probe.expected, seen: probe.seen, why });
         }
-        session.begin_recording()
+        Ok(())
     }
 }
 

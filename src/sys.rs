@@ -337,7 +337,8 @@ pub fn load_seccomp(program: &[u8]) -> Result<()> {
     Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) }).map(|_| ())
 }
 
-/// Tries a system call by number for a probe, all of whose arguments are integers or null pointers.
+/// Tries a system call by number for a probe, all of whose arguments are integers, pointers to nothing, or pointers to
+/// memory that the call only reads.
 ///
 /// The kernel checks pointers itself (EFAULT), and no call that the suite tries writes to memory through its arguments.
 pub fn attempt(number: libc::c_long, arguments: [u64; 6]) -> Result<i64> {

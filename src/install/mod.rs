@@ -34,7 +34,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 use proxy::{ProxyProcess, SpawnError};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
@@ -136,7 +136,7 @@ impl Installation {
     ) -> Result<(), InstallError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        if let Some(identity) = &plan.identity {
+        if let Some(identity) = plan.identity.as_ref().filter(|_| !mutation::left_out("home")) {
             self.home = home::make(&identity.home, &plan.state, identity.uid, identity.gid)?;
         }
         self.take_workspaces(plan)?;
@@ -187,7 +187,7 @@ impl Installation {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
-        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment);
+        let surroundings = surroundings(plan, mounts.as_ref(), self.proxy, invocation, &environment);
         let stage = Stage {
             confinement: Confinement {
                 privilege: plan.policy.privilege.posture,
@@ -314,7 +314,11 @@ fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, 
         uid,
         proxy,
         egress: plan.egress,
-        loopback: plan.loopback.clone(),
+        loopback: match &plan.loopback {
+            firewall::Loopback::All if mutation::left_out("loopback") => firewall::Loopback::ProxyOnly,
+            _ if mutation::left_out("loopback") => firewall::Loopback::All,
+            asked => asked.clone(),
+        },
         resolvers: plan.resolvers.clone(),
         control_plane_ports: if mutation::left_out("control-plane") {
             Vec::new()
@@ -364,32 +368,30 @@ fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
 fn surroundings(
     plan: &Plan,
     mounts: Option<&MountPlan>,
-    proxy: Option<SocketAddrV4>,
+    proxy: Option<(Pid, SocketAddrV4)>,
+    invocation: &Invocation,
     environment: &[CString],
 ) -> Surroundings {
-    let postures = plan.policy.postures();
-    let held = mounts.filter(|_| postures.filesystem > Posture::Open);
+    let held = mounts.filter(|_| plan.policy.postures().filesystem > Posture::Open);
     Surroundings {
-        postures: BTreeMap::from([
-            ("network", postures.network),
-            ("filesystem", postures.filesystem),
-            ("privilege", postures.privilege),
-        ]),
+        restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
-        nosuid: mounts.is_some_and(|m| m.nosuid),
+        home: plan.identity.as_ref().map(|i| i.home.clone()),
         overlays: mounts
             .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
             .unwrap_or_default(),
-        proxy,
-        egress_proxy: plan.proxy.is_some(),
+        proxy: proxy.map(|p| p.1),
+        proxy_process: proxy.map(|p| p.0.as_raw()),
         loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
         control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),
         supervisor: getpid().as_raw(),
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
+        callers_environment: invocation.environment.clone(),
+        passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
     }
 }

@@ -131,7 +131,8 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     let covers = Covers::make(plan)?;
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
     let mut writable = Vec::new();
-    for entry in &plan.writable {
+    // Without the step that makes HOME, what is missing there is missing here.
+    for entry in plan.writable.iter().filter(|w| !mutation::left_out("home") || w.path.exists()) {
         writable.push((&entry.path, writable_tree(entry, userns)?));
     }
     if plan.whole_read_only {
@@ -146,7 +147,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     for (path, tree) in writable.iter().filter(|_| !mutation::left_out("writable")) {
         attach(tree, path)?;
     }
-    for path in plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only")) {
+    for path in plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only-within")) {
         cover_read_only(path)?;
     }
     covers.attach()?;
@@ -271,7 +272,8 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
         if plan.nosuid && !mutation::left_out("nosuid") && !mount.has("nosuid") {
             return not_as_planned(mount, "set-id bits still count");
         }
-        if plan.protects(&mount.point) && !mutation::left_out("read-only") && !mount.read_only() {
+        let trees = mutation::left_out("read-only") || mutation::left_out("read-only-within");
+        if plan.protects(&mount.point) && !trees && !mount.read_only() {
             return not_as_planned(mount, "it is writable");
         }
     }
@@ -279,9 +281,10 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
     let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
-    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only);
-    let trees = trees.chain(&plan.read_only_within).filter(|_| !mutation::left_out("read-only"));
-    for path in covered.chain(masked).chain(writable).chain(trees) {
+    let writable = writable.filter(|path| !mutation::left_out("home") || path.exists());
+    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
+    let within = plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only-within"));
+    for path in covered.chain(masked).chain(writable).chain(trees).chain(within) {
         if !attached(path) {
             return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
         }

@@ -39,6 +39,8 @@ pub struct Evidence {
     logged: BTreeMap<String, u64>,
     /// Packets that are known to be missing from the log.
     lost: u64,
+    /// Denials that the proxy has reported before the command runs.
+    reported: u64,
     /// Whether the command runs: what is refused before that was tried by the probes.
     recording: bool,
     /// The counters when recording began.
@@ -66,6 +68,11 @@ impl Evidence {
         &self.logged
     }
 
+    /// Denials that the proxy has reported before the command ran.
+    pub fn reported(&self) -> u64 {
+        self.reported
+    }
+
     /// From here on what comes in is the command's, and recorded.
     pub fn begin(&mut self, counters: &[RuleCounter]) {
         self.logged.clear();
@@ -89,7 +96,9 @@ impl Evidence {
             }
             let none = received.reports.is_empty();
             for (id, report) in received.reports {
-                if self.recording {
+                if !self.recording {
+                    self.reported += u64::from(matches!(report, Report::Denial(_)));
+                } else {
                     // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
                     let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
                         Report::Denial(denial) => Body::Denial(denial),

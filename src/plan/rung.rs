@@ -6,7 +6,8 @@ use crate::policy::{Axis, Policy, Posture};
 use std::fmt;
 
 /// What a policy asks to be held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Restriction {
     /// Egress only by the proxy, which judges names and addresses.
     EgressAllowlist,
@@ -39,6 +40,24 @@ pub enum Restriction {
 }
 
 impl Restriction {
+    /// Every restriction, in the order of the axes.
+    pub const ALL: [Restriction; 14] = [
+        Restriction::EgressAllowlist,
+        Restriction::DirectEgress,
+        Restriction::OtherFamilies,
+        Restriction::ReadOnlyTrees,
+        Restriction::ReadOnlyAll,
+        Restriction::OwnFiles,
+        Restriction::PrivatePaths,
+        Restriction::Account,
+        Restriction::Keyring,
+        Restriction::TerminalInput,
+        Restriction::ControlPlane,
+        Restriction::SetIdExecution,
+        Restriction::Capabilities,
+        Restriction::Namespaces,
+    ];
+
     /// The axis that it belongs to.
     pub fn axis(self) -> Axis {
         match self {
