@@ -126,7 +126,9 @@ impl Facts {
         let wall = postures.network > Posture::Open
             || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
         let tried = identity.is_some().then(try_mounts_and_scopes).transpose()?;
-        let identity_process = identity.as_ref().and_then(|i| process_of(i.uid.as_raw()));
+        // A dedicated uid was chosen among those without a process.
+        let named = identity.as_ref().filter(|i| !i.dedicated);
+        let identity_process = named.and_then(|i| process_of(i.uid.as_raw()));
         let mut facts = Facts {
             uid: geteuid().as_raw(),
             capabilities: sys::capget().map_err(failed("capget"))?.effective,

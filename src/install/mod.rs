@@ -172,9 +172,9 @@ impl Installation {
         let log = NfLog::bind(run)?;
         if !mutation::left_out("wall") {
             let spec = wall_spec(run, identity.uid.as_raw(), self.proxy.map(|p| p.1), wall, log.group());
-            let installed = firewall::install(&spec)?;
-            self.watch = Some(installed.watch()?);
-            self.wall = Some(installed);
+            // Watched from before it is there: its own making is the first change that is looked into, while the probes run.
+            self.watch = Some(Watch::open(&spec.table_name())?);
+            self.wall = Some(firewall::install(&spec)?);
         }
         self.evidence = Evidence::new(reports, Some(log));
         Ok(())

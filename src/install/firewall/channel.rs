@@ -138,6 +138,19 @@ impl Channel {
 
     /// Everything that `request` names, in the kernel's order and as of one moment.
     pub(crate) fn dump(&self, request: NfTablesMessage) -> Result<Vec<NetfilterMessage>, FirewallError> {
+        let malformed = |cause: String| FirewallError::Malformed { cause };
+        let mut found = Vec::new();
+        for message in self.dump_bytes(request)? {
+            let message = NetlinkMessage::deserialize(&message).map_err(|e| malformed(e.to_string()))?;
+            if let NetlinkPayload::InnerMessage(inner) = message.payload {
+                found.push(inner);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The same, each message as its bytes with the netlink header.
+    pub(crate) fn dump_bytes(&self, request: NfTablesMessage) -> Result<Vec<Vec<u8>>, FirewallError> {
         for _ in 0..DUMP_TRIES {
             if let Some(found) = self.dump_once(request.clone())? {
                 return Ok(found);
@@ -146,18 +159,31 @@ impl Channel {
         Err(FirewallError::Unsettled { tries: DUMP_TRIES })
     }
 
-    fn dump_once(&self, request: NfTablesMessage) -> Result<Option<Vec<NetfilterMessage>>, FirewallError> {
+    fn dump_once(&self, request: NfTablesMessage) -> Result<Option<Vec<Vec<u8>>>, FirewallError> {
         let sequence = self.next_sequence();
         let mut bytes = Vec::new();
         let message = NetfilterMessage::new(header(NetfilterProtoFamily::Inet, 0), request);
         append(&mut bytes, message, NLM_F_REQUEST | NLM_F_DUMP, sequence);
         self.send(&bytes)?;
+        let malformed = |cause: String| FirewallError::Malformed { cause };
         let mut found = Vec::new();
         let mut consistent = true;
-        while let Some(answers) = self.receive()? {
-            for answer in answers.into_iter().filter(|a| a.header.sequence_number == sequence) {
-                consistent &= answer.header.flags & NLM_F_DUMP_INTR == 0;
-                match answer.payload {
+        while let Some(bytes) = self.receive_bytes()? {
+            for message in datagram(&bytes) {
+                let message = message.map_err(|cause| malformed(cause.to_owned()))?;
+                let (kind, flags) = (half(message, 4), half(message, 6));
+                if message.get(8..12) != Some(&sequence.to_ne_bytes()) {
+                    continue;
+                }
+                consistent &= flags & NLM_F_DUMP_INTR == 0;
+                // Types below this are netlink's own (netlink(7)).
+                if kind >= libc::NLMSG_MIN_TYPE as u16 {
+                    found.push(message.to_vec());
+                    continue;
+                }
+                let control: NetlinkMessage<NetfilterMessage> =
+                    NetlinkMessage::deserialize(message).map_err(|e| malformed(e.to_string()))?;
+                match control.payload {
                     NetlinkPayload::Done(done) if done.code == 0 => {
                         return Ok(consistent.then_some(found));
                     }
@@ -169,7 +195,6 @@ impl Channel {
                     NetlinkPayload::Error(error) if error.code.is_some() => {
                         return Err(FirewallError::Refused { what: "a dump".into(), source: error.to_io() });
                     }
-                    NetlinkPayload::InnerMessage(inner) => found.push(inner),
                     _ => {}
                 }
             }
@@ -260,6 +285,11 @@ pub(crate) fn datagram(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], &'sta
         rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
         Some(Ok(message))
     })
+}
+
+/// Two bytes of a message in the host's order; 0 beyond its end.
+fn half(message: &[u8], at: usize) -> u16 {
+    message.get(at..at + 2).map_or(0, |b| u16::from_ne_bytes([b[0], b[1]]))
 }
 
 /// The nftables message within `message`, if it is one of table family `inet`.

@@ -5,7 +5,7 @@
 
 use crate::mutation;
 use ipnet::IpNet;
-use netlink_packet_core::{DefaultNla, NLA_TYPE_MASK, Nla};
+use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
     Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
     Payload, Register, Verdict, VerdictAttribute,
@@ -18,7 +18,6 @@ const NFT_CT_STATE: u32 = 0;
 const NFT_CT_DIRECTION: u32 = 1;
 const NFTA_CT_DREG: u16 = 1;
 const NFTA_CT_KEY: u16 = 2;
-const NFTA_COUNTER_PACKETS: u16 = 2;
 const NFTA_LOG_GROUP: u16 = 1;
 const NFTA_LOG_PREFIX: u16 = 2;
 const NFTA_LOG_SNAPLEN: u16 = 3;
@@ -244,83 +243,6 @@ pub(super) fn host(address: IpAddr) -> IpNet {
 
 fn other(name: &str, attributes: Vec<DefaultNla>) -> Expressions {
     Expressions::Other { expression_type: name.to_owned(), attributes }
-}
-
-/// An expression by name, its attributes by number.
-pub(super) type Meaning = (String, Vec<(u16, Vec<u8>)>);
-
-/// A rule's meaning without what the kernel adds: a counter's state is left out. Two rules with the same meaning are
-/// the same rule.
-pub(super) fn meaning(rule: &[ListAttribute<ExpressionAttribute>]) -> Vec<Meaning> {
-    rule.iter()
-        .map(|element| match element {
-            ListAttribute::Element(attributes) => expression_meaning(attributes),
-            unknown => ("?".to_owned(), vec![(unknown.kind() & NLA_TYPE_MASK, value(unknown))]),
-        })
-        .collect()
-}
-
-fn expression_meaning(attributes: &[ExpressionAttribute]) -> Meaning {
-    let mut name = String::new();
-    let mut parts = Vec::new();
-    for attribute in attributes {
-        match attribute {
-            ExpressionAttribute::Name(found) => name = found.clone(),
-            ExpressionAttribute::Data(data) => parts.extend(match data {
-                Expressions::Bitwise(list) => numbered(list),
-                Expressions::Cmp(list) => numbered(list),
-                Expressions::Immediate(list) => numbered(list),
-                Expressions::Lookup(list) => numbered(list),
-                Expressions::Meta(list) => numbered(list),
-                Expressions::Payload(list) => numbered(list),
-                Expressions::Unknown(list) => numbered(list),
-                Expressions::Other { attributes, .. } => numbered(attributes),
-                unknown => vec![(u16::MAX, format!("{unknown:?}").into_bytes())],
-            }),
-            unknown => parts.push((unknown.kind() & NLA_TYPE_MASK, value(unknown))),
-        }
-    }
-    if name == "counter" {
-        parts.clear();
-    }
-    parts.sort();
-    (name, parts)
-}
-
-fn numbered<T: Nla>(list: &[T]) -> Vec<(u16, Vec<u8>)> {
-    list.iter().map(|attribute| (attribute.kind() & NLA_TYPE_MASK, value(attribute))).collect()
-}
-
-fn value<T: Nla>(attribute: &T) -> Vec<u8> {
-    let mut bytes = vec![0; attribute.value_len()];
-    attribute.emit_value(&mut bytes);
-    bytes
-}
-
-/// The name that a rule logs and its packet count, of a rule that has both.
-pub(super) fn counted(rule: &[ListAttribute<ExpressionAttribute>]) -> Option<(String, u64)> {
-    let mut prefix = None;
-    let mut packets = None;
-    for element in rule {
-        let ListAttribute::Element(attributes) = element else {
-            continue;
-        };
-        for attribute in attributes {
-            let ExpressionAttribute::Data(Expressions::Other { expression_type, attributes }) = attribute else {
-                continue;
-            };
-            let find = |kind| attributes.iter().find(|a| a.kind() & NLA_TYPE_MASK == kind).map(value);
-            match expression_type.as_str() {
-                "log" => prefix = find(NFTA_LOG_PREFIX),
-                "counter" => packets = find(NFTA_COUNTER_PACKETS),
-                _ => {}
-            }
-        }
-    }
-    let packets = u64::from_be_bytes(packets?.try_into().ok()?);
-    let prefix = String::from_utf8(prefix?).ok()?;
-    let (_, rule) = prefix.trim_end_matches('\0').split_once(' ')?;
-    Some((rule.to_owned(), packets))
 }
 
 /// The bytes of a rule's expressions, to see what a batch weighs.

@@ -8,6 +8,7 @@
 
 mod channel;
 mod expression;
+mod meaning;
 mod readback;
 pub mod rules;
 mod stale;

@@ -1,12 +1,11 @@
 //! What the kernel holds, against what was sent to it.
 
 use super::channel::{Channel, inet};
-use super::expression::{counted, meaning};
+use super::meaning::{attributes, counted, meaning, of_sent, text};
 use super::rules::{Chain, RULES, Ruleset};
 use super::{FirewallError, stale};
 use netlink_packet_netfilter::nftables::{
-    ChainAttribute, ChainFlags, ChainMessage, ExpressionAttribute, Hook, ListAttribute, NfTablesMessage, RuleAttribute,
-    RuleMessage, TableAttribute,
+    ChainAttribute, ChainFlags, ChainMessage, Hook, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute,
 };
 
 /// Whether the kernel holds what was installed.
@@ -28,7 +27,8 @@ pub struct RuleCounter {
     pub packets: u64,
 }
 
-type Expressions = Vec<ListAttribute<ExpressionAttribute>>;
+/// The expressions of a rule as the kernel sends them.
+type Expressions = Vec<u8>;
 
 pub(super) fn compare(channel: &Channel, sent: &Ruleset) -> Result<Integrity, FirewallError> {
     let difference = match table_difference(channel, sent)? {
@@ -107,7 +107,7 @@ fn rule_difference(sent: &Ruleset, found: &[(String, Expressions)]) -> Option<St
             return Some(format!("chain {name} has {} rules instead of {}", held.len(), chain.rules.len()));
         }
         for (number, (sent, held)) in chain.rules.iter().zip(held).enumerate() {
-            if meaning(&sent.attributes()) != meaning(held) {
+            if of_sent(sent) != meaning(held) {
                 return Some(format!("rule {} of chain {name} is another", number + 1));
             }
         }
@@ -117,27 +117,26 @@ fn rule_difference(sent: &Ruleset, found: &[(String, Expressions)]) -> Option<St
 
 /// The table's rules in the kernel's order, each with its chain's name.
 fn rules(channel: &Channel, sent: &Ruleset) -> Result<Vec<(String, Expressions)>, FirewallError> {
-    let attributes = vec![RuleAttribute::Table(sent.table.clone())];
+    const NETLINK_AND_NETFILTER_HEADERS: usize = 16 + 4;
+    const NFPROTO_INET: u8 = libc::NFPROTO_INET as u8;
+    let request = NfTablesMessage::GetRule(RuleMessage { attributes: vec![RuleAttribute::Table(sent.table.clone())] });
     let mut found = Vec::new();
-    for message in channel.dump(NfTablesMessage::GetRule(RuleMessage { attributes }))?.into_iter().filter_map(inet) {
-        let NfTablesMessage::NewRule(RuleMessage { attributes }) = message else {
+    for message in channel.dump_bytes(request)? {
+        let Some(body) = message.get(NETLINK_AND_NETFILTER_HEADERS..).filter(|_| message[16] == NFPROTO_INET) else {
             continue;
         };
-        let (mut table, mut chain, mut expressions) = (None, None, Vec::new());
-        for attribute in attributes {
-            match attribute {
-                RuleAttribute::Table(name) => table = Some(name),
-                RuleAttribute::Chain(name) => chain = Some(name),
-                RuleAttribute::Expressions(list) => expressions = list,
-                _ => {}
-            }
-        }
-        if table.as_ref() == Some(&sent.table) {
-            found.push((chain.unwrap_or_default(), expressions));
+        let of =
+            |wanted| attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value).unwrap_or_default();
+        if text(of(NFTA_RULE_TABLE)) == sent.table {
+            found.push((text(of(NFTA_RULE_CHAIN)), of(NFTA_RULE_EXPRESSIONS).to_vec()));
         }
     }
     Ok(found)
 }
+
+const NFTA_RULE_TABLE: u16 = 1;
+const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_EXPRESSIONS: u16 = 4;
 
 pub(super) fn counters(channel: &Channel, sent: &Ruleset) -> Result<Vec<RuleCounter>, FirewallError> {
     let found = rules(channel, sent)?;
