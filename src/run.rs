@@ -190,12 +190,11 @@ impl Installed {
             Notice::Failed(cause) => Some(Err(cause)),
             _ => None,
         })?;
-        let mut probes = probes.map_err(AbortCause::StageFailed)?;
+        let probes = probes.map_err(AbortCause::StageFailed)?;
         // Last, for what was refused to them must have been told by now.
         let heard = session.begin_recording()?;
-        probes.extend(evidence::judge(&heard, &probes).map_err(AbortCause::StageFailed)?);
         let mut failed = None;
-        for probe in probes {
+        for probe in evidence::judge(&heard, probes).map_err(AbortCause::StageFailed)? {
             if !probe.passed && failed.is_none() {
                 failed = Some(probe.clone());
             }

@@ -7,8 +7,9 @@ use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 
 /// Evidence cannot be taken in any more, or not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,8 @@ pub struct Evidence {
     lost: u64,
     /// Denials that the proxy has reported before the command runs.
     reported: u64,
+    /// Where TCP packets were to go that the log has told of before the command runs.
+    connects: BTreeSet<SocketAddr>,
     /// Whether the command runs: what is refused before that was tried by the probes.
     recording: bool,
     /// The counters when recording began.
@@ -71,6 +74,11 @@ impl Evidence {
     /// Denials that the proxy has reported before the command ran.
     pub fn reported(&self) -> u64 {
         self.reported
+    }
+
+    /// Where TCP packets were to go that the log has told of before the command ran.
+    pub fn connects(&self) -> &BTreeSet<SocketAddr> {
+        &self.connects
     }
 
     /// From here on what comes in is the command's, and recorded.
@@ -125,6 +133,8 @@ impl Evidence {
             if self.recording {
                 let (Appended::Stored { .. } | Appended::NotStored) =
                     ledger.append(Body::Denial(logged.into_denial()))?;
+            } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
+                self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }
         }
         self.lost += drained.lost;

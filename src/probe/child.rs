@@ -4,7 +4,6 @@ use crate::sys::{self, Fork};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
-use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use std::ffi::CString;
 use std::io::{Read, Write};
@@ -106,26 +105,5 @@ fn status_of(path: &str) -> Result<Result<i32, Errno>, String> {
             other => Err(format!("{other:?}")),
         },
         Err(errno) => Err(name_of(errno)),
-    }
-}
-
-/// Ends a child of one's own by a signal.
-pub fn end_own_child() -> String {
-    match sys::fork_single_threaded() {
-        Ok(Fork::Child) => loop {
-            nix::unistd::pause();
-        },
-        Ok(Fork::Parent(child)) => {
-            let sent = kill(child, Signal::SIGKILL);
-            match (sent, sent.and_then(|()| waitpid(child, None))) {
-                (Ok(()), Ok(WaitStatus::Signaled(_, Signal::SIGKILL, _))) => "ok".into(),
-                (Err(errno), _) => {
-                    // It could not be ended from here; the stage ends it.
-                    name_of(errno)
-                }
-                (Ok(()), other) => format!("{other:?}"),
-            }
-        }
-        Err(errno) => name_of(errno),
     }
 }

@@ -3,6 +3,8 @@
 use super::spec::Spec;
 use crate::ledger::record::Probe;
 use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 /// What is held against what was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -15,28 +17,35 @@ pub enum Operation {
 }
 
 /// What was refused to the probes, and what was told of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
     /// Packets that the firewall refused, and packets that its log told of; `None` without a firewall.
     pub firewall: Option<(u64, u64)>,
+    /// Where the TCP packets were to go that the log told of.
+    pub connects: BTreeSet<SocketAddr>,
     /// Denials that the proxy reported; `None` without a proxy.
     pub proxy: Option<u64>,
 }
 
 const ALL: &str = "all told";
 
-/// The supervisor's own probes: `made` are those of the confined child.
-pub fn judge(heard: &Heard, made: &[Probe]) -> Result<Vec<Probe>, String> {
+/// The outcome of all probes: of those of the confined child, `made`, in the light of what was told, and of the
+/// supervisor's own.
+pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
     let all = super::spec::built_in()?;
-    let seen = |operation: &Operation| match operation {
-        Operation::FirewallLog => heard.firewall.map(|(refused, told)| compared(refused, told)),
-        Operation::ProxyReports => heard.proxy.map(|told| compared(refused_by_proxy(&all, made), told)),
-    };
-    let evidence = |spec: &Spec| match &spec.operation {
-        super::operation::Operation::Evidence(operation) => seen(operation).map(|seen| spec.judge(vec![seen])),
-        _ => None,
-    };
-    Ok(all.iter().filter_map(evidence).collect())
+    let of = |probe: &Probe| all.iter().find(|spec| spec.id == probe.id);
+    let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
+    let mut judged: Vec<Probe> =
+        made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
+    for spec in &all {
+        let seen = match &spec.operation {
+            super::operation::Operation::Evidence(Operation::FirewallLog) => heard.firewall,
+            super::operation::Operation::Evidence(Operation::ProxyReports) => heard.proxy.map(|told| (by_proxy, told)),
+            _ => None,
+        };
+        judged.extend(seen.map(|(refused, told)| spec.judge(vec![compared(refused, told)])));
+    }
+    Ok(judged)
 }
 
 /// Nothing refused is as bad as nothing told: then nothing has been tried.
@@ -44,10 +53,20 @@ fn compared(refused: u64, told: u64) -> String {
     if refused > 0 && told == refused { ALL.into() } else { format!("{told} told of {refused} refused") }
 }
 
-/// How many requests of the child's probes the proxy answered with a refusal.
-fn refused_by_proxy(all: &[Spec], made: &[Probe]) -> u64 {
-    let refused = |probe: &&Probe| all.iter().any(|spec| spec.id == probe.id && spec.is_refused_by_proxy(&probe.seen));
-    made.iter().filter(refused).count() as u64
+/// A reset looks the same from whomever it comes, from the next hop too: only the wall's own is told by its log.
+fn attributed(heard: &Heard, spec: &Spec, probe: Probe) -> Probe {
+    const RESET: &str = "ECONNREFUSED";
+    let tried = spec.connects();
+    if !probe.passed || tried.is_empty() || !probe.seen.contains(RESET) {
+        return probe;
+    }
+    let told = tried.iter().filter(|address| heard.connects.contains(address)).count();
+    // Where some had no route, it is not known which had one.
+    let enough = if probe.seen == RESET { tried.len() } else { 1 };
+    if told >= enough {
+        return probe;
+    }
+    Probe { passed: false, seen: format!("{RESET} by another than the wall"), ..probe }
 }
 
 #[cfg(test)]
@@ -60,9 +79,22 @@ mod tests {
         for (refused, told) in [(0, 0), (3, 2), (3, 0), (2, 3)] {
             assert_ne!(compared(refused, told), ALL);
         }
-        let heard = Heard { firewall: Some((2, 2)), proxy: None };
-        let judged = judge(&heard, &[]).unwrap();
+        let heard = Heard { firewall: Some((2, 2)), ..Heard::default() };
+        let judged = judge(&heard, Vec::new()).unwrap();
         assert_eq!(judged.iter().map(|p| p.passed).collect::<Vec<_>>(), [true]);
-        assert!(judge(&Heard::default(), &[]).unwrap().is_empty());
+        assert!(judge(&Heard::default(), Vec::new()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_reset_that_the_wall_does_not_tell_of_is_no_refusal_of_its() {
+        let spec = super::super::spec::built_in().unwrap().into_iter().find(|s| s.id == "network.direct.tcp").unwrap();
+        let probe = |seen: &[&str]| spec.judge(seen.iter().map(|s| (*s).to_owned()).collect());
+        let heard =
+            |connects: &[SocketAddr]| Heard { connects: connects.iter().copied().collect(), ..Heard::default() };
+        let tried = spec.connects();
+        let passes = |connects: &[SocketAddr], seen: &[&str]| attributed(&heard(connects), &spec, probe(seen)).passed;
+        assert!(tried.len() == 2 && passes(&tried, &["ECONNREFUSED"]) && passes(&[], &["ENETUNREACH"]));
+        assert!(passes(&tried[..1], &["ECONNREFUSED", "ENETUNREACH"]));
+        assert!(!passes(&tried[..1], &["ECONNREFUSED"]) && !passes(&[], &["ECONNREFUSED", "ENETUNREACH"]));
     }
 }

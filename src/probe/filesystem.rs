@@ -7,7 +7,7 @@ use crate::install::{mountinfo, mounts};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
-use nix::sys::stat::{Mode, lstat};
+use nix::sys::stat::{Mode, fchmod, lstat};
 use nix::unistd::{AccessFlags, access, chdir, mkdir, unlink};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub enum Operation {
     Masked,
     /// Opens each masked path, by its name and by way of /proc/self/root.
     OpenMasked,
+    /// Changes the mode of a file of its own.
+    ChangeOwnFile,
     /// Enters HOME and lists it.
     EnterHome,
     /// Reads the files that are mounted over the image's.
@@ -57,6 +59,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         }
         Operation::Masked => run.masked.iter().map(|p| mode_of(p)).collect(),
         Operation::OpenMasked => run.masked.iter().flat_map(|p| [opened(p), opened(&by_alias(p))]).collect(),
+        Operation::ChangeOwnFile => change_own_file(run),
         Operation::EnterHome => {
             run.home.iter().map(|home| io_outcome(enter(home).and_then(|()| std::fs::read_dir(".")))).collect()
         }
@@ -155,6 +158,20 @@ fn written(place: &Path) -> String {
         Ok(()) => "ok".into(),
         Err(errno) => format!("{}: {errno:?}", place.display()),
     }
+}
+
+fn change_own_file(run: &Surroundings) -> Vec<String> {
+    let places = run.writable.iter().filter(|w| w.is_dir()).chain(&run.home);
+    let change = |place: &PathBuf| {
+        let path = place.join(scratch_name());
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let changed = open(&path, flags, Mode::S_IRUSR).and_then(|file| {
+            let outcome = fchmod(&file, Mode::S_IRWXU);
+            unlink(&path).and(outcome)
+        });
+        errno_of(changed)
+    };
+    places.take(1).map(change).collect()
 }
 
 fn enter(home: &Path) -> std::io::Result<()> {

@@ -1,6 +1,6 @@
 //! What probes try of the kernel's interfaces by which a process gains privilege, or reaches what is not its own.
 
-use super::child::{attempt, end_own_child, errno_of, executed, gained, in_child, name_of};
+use super::child::{attempt, errno_of, executed, gained, in_child, name_of};
 use super::filesystem::mount_tmpfs;
 use super::{Surroundings, arena};
 use crate::sys;
@@ -50,8 +50,6 @@ pub enum Operation {
     TraceSupervisor,
     /// Asks whether the supervisor could be signalled, without a signal: one that came through would hold up the run.
     SignalSupervisor,
-    /// Ends a child of its own by a signal.
-    SignalOwnChild,
     /// Forks a child that exits with a status of its own.
     Fork,
 }
@@ -97,7 +95,6 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::OrdinaryRequest => ordinary_request(),
         Operation::TraceSupervisor => trace(run.supervisor),
         Operation::SignalSupervisor => vec![errno_of(kill(Pid::from_raw(run.supervisor), None))],
-        Operation::SignalOwnChild => vec![end_own_child()],
         Operation::Fork => in_child(|| vec!["ok".into()]),
     }
 }

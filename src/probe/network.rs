@@ -1,7 +1,7 @@
 //! Operations on the network that probes try. What would leave the machine if a wall were missing has a hop limit of 1.
 
 use super::Surroundings;
-use super::child::{errno_of, in_grandchild};
+use super::child::{errno_of, in_grandchild, name_of};
 use crate::sys;
 use nix::errno::Errno;
 use nix::libc;
@@ -88,24 +88,27 @@ fn connect_to(fd: &impl AsRawFd, address: SocketAddr) -> Result<(), Errno> {
     }
 }
 
+/// The wall's own answer is a reset. Any other errno that comes after the call itself was sent by someone whom the packet
+/// reached, "no route" from the next hop included.
 fn tcp(address: SocketAddr) -> String {
     let outcome = (|| {
         let fd = open(address, SockType::Stream, None)?;
         match connect_to(&fd, address) {
             Err(Errno::EINPROGRESS) => {}
-            outcome => return outcome,
+            outcome => return Ok(errno_of(outcome)),
         }
         let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
         let patience = PollTimeout::try_from(REFUSAL).unwrap_or(PollTimeout::ZERO);
         if poll(&mut fds, patience)? == 0 {
             return Err(Errno::ETIMEDOUT);
         }
-        match getsockopt(&fd, sockopt::SocketError)? {
-            0 => Ok(()),
-            errno => Err(Errno::from_raw(errno)),
-        }
+        Ok(match getsockopt(&fd, sockopt::SocketError)? {
+            0 => "ok".into(),
+            libc::ECONNREFUSED => name_of(Errno::ECONNREFUSED),
+            errno => format!("{:?} from outside", Errno::from_raw(errno)),
+        })
     })();
-    errno_of(outcome)
+    outcome.unwrap_or_else(name_of)
 }
 
 fn udp(address: SocketAddr) -> String {

@@ -7,6 +7,7 @@ use crate::plan::rung::Restriction;
 use crate::policy::Axis;
 use serde::Deserialize;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// The class of a probe (paper, Appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -100,6 +101,15 @@ impl Spec {
     /// The axis that it tries.
     pub fn axis(&self) -> Axis {
         self.restrictions.first().map_or(Axis::Privilege, |restriction| restriction.axis())
+    }
+
+    /// Where it connects to by TCP, past the proxy.
+    pub fn connects(&self) -> Vec<SocketAddr> {
+        use network::Operation::{Tcp, TcpFromGrandchild};
+        match &self.operation {
+            Operation::Network(Tcp(addresses) | TcpFromGrandchild(addresses)) => addresses.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether what was seen is a refusal of the proxy's, which it must have reported.

@@ -100,7 +100,8 @@ impl Session {
         let refused: u64 = counters.iter().map(|c| c.packets).sum();
         let told: u64 = evidence.logged().values().sum();
         let heard = Heard {
-            firewall: wall.is_some().then_some((refused, told)),
+            firewall: evidence.log().map(|_| (refused, told)),
+            connects: evidence.connects().clone(),
             proxy: evidence.reports().map(|_| evidence.reported()),
         };
         evidence.begin(&counters);
