@@ -5,6 +5,7 @@ pub mod survey;
 use crate::confine::landlock;
 use crate::install::account::{AccountError, Databases, Identity};
 use crate::install::firewall;
+use crate::install::mounts;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
 use crate::proxy::Dns;
@@ -12,7 +13,6 @@ use crate::sys::{self, Fork, MountAttr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag};
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::waitpid;
 use nix::unistd::{geteuid, getpid, pipe2, read, write};
 use serde_json::{Value, json};
@@ -28,6 +28,14 @@ pub const NET_ADMIN: u32 = 12;
 pub const SYS_ADMIN: u32 = 21;
 /// CAP_SETPCAP.
 pub const SETPCAP: u32 = 8;
+/// CAP_CHOWN.
+pub const CHOWN: u32 = 0;
+/// CAP_KILL.
+pub const KILL: u32 = 5;
+/// CAP_SETGID.
+pub const SETGID: u32 = 6;
+/// CAP_SETUID.
+pub const SETUID: u32 = 7;
 
 /// The facts that a plan is made from.
 #[derive(Debug)]
@@ -309,7 +317,7 @@ const STEPS: [&str; 6] = ["", "unshare", "mount", "open_tree", "mount_setattr", 
 
 fn try_mounts() -> Result<(), (u8, Errno)> {
     let at = |step: u8| move |errno| (step, errno);
-    unshare(CloneFlags::CLONE_NEWNS).map_err(at(1))?;
+    mounts::unshare_mounts().map_err(at(1))?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
     let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
     let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };

@@ -81,7 +81,7 @@ const ALL_CONFINEMENT: &str = "bounding,groups,ids,capabilities,no-new-privs,lan
 const SHOWN_ELSEWHERE: &[(&str, &str)] = &[
     ("filesystem.enablement.read", "nothing of ours opens a tree: the host's root may be closed"),
     ("network.enablement.known-families", "nothing of ours opens a family: another filter may refuse it"),
-    ("privilege.enablement.add-key", "nothing of ours gives keys: another filter may refuse it"),
+    ("privilege.enablement.own-keyring", "another filter may refuse it"),
     ("privilege.enablement.fork", "nothing of ours lets processes fork: a limit may be used up"),
     ("privilege.enablement.ordinary-request", "another filter may refuse it"),
 ];

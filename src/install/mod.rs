@@ -147,7 +147,9 @@ impl Installation {
             self.proxy_held = Some(process);
         }
         self.put_up_wall(run, plan)?;
-        self.start_stage(plan, facts, invocation)
+        self.start_stage(plan, facts, invocation)?;
+        // Meanwhile the proxy has had its time.
+        self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
 
     fn take_workspaces(&mut self, plan: &Plan) -> Result<(), InstallError> {

@@ -123,7 +123,7 @@ fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
 ///
 /// `userns` carries the id mapping of idmapped workspaces; it is needed when any writable path is idmapped.
 pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
-    unshare(CloneFlags::CLONE_NEWNS).map_err(failed("unshare", Path::new("mount namespace")))?;
+    unshare_mounts().map_err(failed("unshare", Path::new("mount namespace")))?;
     if !mutation::left_out("propagation") {
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
             .map_err(failed("mount", Path::new("/")))?;
@@ -156,6 +156,16 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     }
     chdir("/").map_err(failed("chdir", Path::new("/")))?;
     compare(plan)
+}
+
+/// Moves the calling process into a mount namespace of its own. Where the call only says so, every mount that follows would
+/// be the caller's: then it is EPERM.
+pub fn unshare_mounts() -> Result<(), Errno> {
+    let own =
+        || std::fs::read_link("/proc/self/ns/mnt").map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)));
+    let before = own()?;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    if own()? == before { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {

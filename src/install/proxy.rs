@@ -13,11 +13,12 @@ use crate::stage::release_stdio;
 use crate::sys::{self, CapabilitySets, Fork};
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
 use nix::errno::Errno;
-use nix::unistd::{Gid, Pid, Uid, getresuid, setgroups, setpgid, setresgid, setresuid};
+use nix::fcntl::OFlag;
+use nix::unistd::{Gid, Pid, Uid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A running proxy.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct ProxyProcess {
     /// Where it listens.
     pub address: SocketAddrV4,
     reports: Option<ReportReceiver>,
+    /// Closes without a word when the process has given up what it gives up.
+    stripped: OwnedFd,
     /// Its uid's reservation.
     _uid: Reservation,
 }
@@ -45,6 +48,9 @@ pub enum SpawnError {
     /// No uid.
     #[error("proxy: {0}")]
     Reserve(#[from] ReserveError),
+    /// The process could not be confined.
+    #[error("{0}")]
+    Confine(String),
     /// No filter.
     #[error("proxy: {0}")]
     Filter(#[from] FilterError),
@@ -54,6 +60,15 @@ impl ProxyProcess {
     /// Its reports, for whoever takes them in; `None` the second time.
     pub fn take_reports(&mut self) -> Option<ReportReceiver> {
         self.reports.take()
+    }
+
+    /// Waits until the process is confined, or says why it isn't.
+    pub fn await_confined(&self) -> Result<(), SpawnError> {
+        let mut text = [0; 512];
+        match nix::unistd::read(&self.stripped, &mut text).map_err(failed("read"))? {
+            0 => Ok(()),
+            length => Err(SpawnError::Confine(String::from_utf8_lossy(&text[..length]).into_owned())),
+        }
     }
 }
 
@@ -68,18 +83,24 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
     let (uid, reservation) = reserve::proxy_uid(databases, busy)?;
     let filter = seccomp::proxy_program()?;
+    let (stripped, told) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
     match sys::fork_single_threaded().map_err(failed("fork"))? {
         Fork::Child => {
-            drop(reports);
-            // There is nobody to tell of an error: stdio is gone, and the supervisor sees the channel close.
-            if strip(&listener, &recorder, uid, &filter).is_ok() {
-                serve(listener, plan, recorder);
+            drop((reports, stripped));
+            match strip(&listener, &recorder, &told, uid, &filter) {
+                Ok(()) => {
+                    drop(told);
+                    serve(listener, plan, recorder);
+                }
+                // Where even this cannot be told, the supervisor sees the channel close.
+                Err(error) => drop(nix::unistd::write(&told, error.to_string().as_bytes())),
             }
             sys::exit_now(1);
         }
         Fork::Parent(pid) => {
+            drop(told);
             let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-            Ok(ProxyProcess { pid, address, reports: Some(reports), _uid: reservation })
+            Ok(ProxyProcess { pid, address, reports: Some(reports), stripped, _uid: reservation })
         }
     }
 }
@@ -96,12 +117,18 @@ fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) {
 }
 
 /// Gives up everything that serving does not need, and reads back that it is gone.
-fn strip(listener: &TcpListener, recorder: &ChannelRecorder, uid: u32, filter: &[u8]) -> Result<(), SpawnError> {
+fn strip(
+    listener: &TcpListener,
+    recorder: &ChannelRecorder,
+    told: &OwnedFd,
+    uid: u32,
+    filter: &[u8],
+) -> Result<(), SpawnError> {
     // Out of the caller's process group, so that the terminal's signals are the command's alone.
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(failed("setpgid"))?;
     release_stdio().map_err(failed("dup2"))?;
     let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
-    sys::close_all_but(&[listener.as_raw_fd(), channel]).map_err(failed("close_range"))?;
+    sys::close_all_but(&[listener.as_raw_fd(), channel, told.as_raw_fd()]).map_err(failed("close_range"))?;
     raise_descriptor_limit()?;
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
     if !mutation::left_out("proxy-ids") {

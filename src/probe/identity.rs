@@ -32,8 +32,8 @@ pub enum Operation {
     Keyring,
     /// Looks at the caller's session keyring by its number.
     CallersKeyring,
-    /// Adds a key to the session keyring.
-    AddKey,
+    /// Looks at the session keyring of its own.
+    OwnKeyring,
     /// Looks for descriptors beside stdio.
     Descriptors,
     /// Looks for variables of the caller's that must not reach the command.
@@ -55,15 +55,21 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::BecomeRoot => become_root(),
         Operation::BecomeRootFromGrandchild => in_grandchild(become_root),
         Operation::Keyring => vec![keyring(run)],
-        Operation::CallersKeyring => vec![attempt(libc::SYS_keyctl, [KEYCTL_DESCRIBE, run.keyring as u64, 0, 0, 0, 0])],
-        Operation::AddKey => vec![add_key()],
+        Operation::CallersKeyring => vec![describe_keyring(run.keyring)],
+        Operation::OwnKeyring => vec![describe_keyring(SESSION_KEYRING)],
         Operation::Descriptors => descriptors(),
         Operation::Environment => vec![environment(run)],
         Operation::ProxyEnvironment => vec![proxy_environment(run)],
     }
 }
 
-const KEYCTL_DESCRIBE: u64 = 6;
+/// KEY_SPEC_SESSION_KEYRING (keyctl(2)).
+const SESSION_KEYRING: i64 = -3;
+
+fn describe_keyring(serial: i64) -> String {
+    const KEYCTL_DESCRIBE: u64 = 6;
+    attempt(libc::SYS_keyctl, [KEYCTL_DESCRIBE, serial as u64, 0, 0, 0, 0])
+}
 
 fn ids(run: &Surroundings) -> String {
     let (Ok(u), Ok(g)) = (getresuid(), getresgid()) else {
@@ -119,14 +125,6 @@ fn keyring(run: &Surroundings) -> String {
         Ok(_) => "its own".into(),
         Err(errno) => name_of(errno),
     }
-}
-
-/// The keyring is the probing process's own and goes with it.
-fn add_key() -> String {
-    const SESSION_KEYRING: u64 = -3i64 as u64;
-    let (kind, name, payload) = (c"user", c"preflight", c"x");
-    let address = |text: &std::ffi::CStr| text.as_ptr() as u64;
-    attempt(libc::SYS_add_key, [address(kind), address(name), address(payload), 1, SESSION_KEYRING, 0])
 }
 
 /// Every descriptor beyond stdio and the report.
