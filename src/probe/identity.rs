@@ -52,7 +52,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::NoNewPrivs => {
             vec![nix::sys::prctl::get_no_new_privs().map_or_else(name_of, |held| u8::from(held).to_string())]
         }
-        Operation::BecomeRoot => become_root(),
+        Operation::BecomeRoot => in_child(become_root),
         Operation::BecomeRootFromGrandchild => in_grandchild(become_root),
         Operation::Keyring => vec![keyring(run)],
         Operation::CallersKeyring => vec![describe_keyring(run.keyring)],
@@ -113,10 +113,7 @@ fn bounding_set() -> String {
 fn become_root() -> Vec<String> {
     const KEEP: u64 = u32::MAX as u64;
     let ways = [[0, KEEP, KEEP], [KEEP, 0, KEEP], [KEEP, KEEP, 0]];
-    let one = |[real, effective, saved]: [u64; 3]| {
-        in_child(|| vec![attempt(libc::SYS_setresuid, [real, effective, saved, 0, 0, 0])]).concat()
-    };
-    ways.map(one).into()
+    ways.map(|[real, effective, saved]| attempt(libc::SYS_setresuid, [real, effective, saved, 0, 0, 0])).into()
 }
 
 fn keyring(run: &Surroundings) -> String {
