@@ -28,6 +28,7 @@ pub const STEPS: &[&str] = &[
     // The view of the file system.
     "propagation",
     "read-only",
+    "aliases",
     "writable",
     "read-only-within",
     "account",

@@ -90,12 +90,14 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
             match strip(&listener, &recorder, &told, uid, &filter) {
                 Ok(()) => {
                     drop(told);
-                    serve(listener, plan, recorder);
+                    sys::exit_now(serve(listener, plan, recorder));
                 }
-                // Where even this cannot be told, the supervisor sees the channel close.
-                Err(error) => drop(nix::unistd::write(&told, error.to_string().as_bytes())),
+                Err(error) => {
+                    // Where even this cannot be told, the supervisor sees the channel close.
+                    nix::unistd::write(&told, error.to_string().as_bytes()).ok();
+                    sys::exit_now(1);
+                }
             }
-            sys::exit_now(1);
         }
         Fork::Parent(pid) => {
             drop(told);
@@ -105,15 +107,12 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
     }
 }
 
-/// Serves until something ends it.
-fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) {
+/// Serves until it is asked to end, or something ends it; its status tells which.
+fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) -> i32 {
     let ProxyPlan { allowlist, address_rules, dns } = plan.clone();
     let (allowlist, dns) = name::admit(&allowlist, dns);
     let spec = ProxySpec { allowlist, address_rules, dns, limits: Limits::default() };
-    match proxy::run(listener, spec, recorder) {
-        Ok(never) => match never {},
-        Err(error) => drop(error),
-    }
+    i32::from(proxy::run(listener, spec, recorder).is_err())
 }
 
 /// Gives up everything that serving does not need, and reads back that it is gone.

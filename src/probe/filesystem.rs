@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 pub enum Operation {
     /// Creates a file in each protected tree and in each mount beneath one.
     CreateInProtected,
-    /// The same by way of /proc/self/root and through a symbolic link in a writable place.
+    /// The same by way of /proc/self/root, through a symbolic link in a writable place, and wherever else a mount shows a
+    /// protected tree.
     CreateByAlias,
     /// The same from a grandchild in a session of its own.
     CreateFromGrandchild,
@@ -119,6 +120,7 @@ fn create_by_alias(run: &Surroundings) -> Vec<String> {
         return Vec::new();
     };
     let mut seen = vec![created(&by_alias(tree).join(scratch_name()))];
+    seen.extend(create_in(&other_names(run)));
     if let Some(place) = run.writable.iter().find(|w| w.is_dir()) {
         let link = place.join(scratch_name());
         // Whether the place can be written is another probe's matter.
@@ -130,6 +132,17 @@ fn create_by_alias(run: &Surroundings) -> Vec<String> {
         }
     }
     seen
+}
+
+/// Mounts that show a protected tree, or a part of one, under another name.
+fn other_names(run: &Surroundings) -> Vec<PathBuf> {
+    let Ok(mounts) = mounts::read_mountinfo() else {
+        return Vec::new();
+    };
+    let mut names = mountinfo::aliases(&mountinfo::reachable(&mounts), &run.protected);
+    let exempt = |name: &PathBuf| run.writable.iter().chain(&run.masked).any(|place| name.starts_with(place));
+    names.retain(|name| name.is_dir() && !exempt(name));
+    names
 }
 
 fn listed(tree: &Path) -> String {

@@ -28,7 +28,7 @@ pub struct Surroundings {
     pub restrictions: BTreeSet<Restriction>,
     /// The ids that a confined child must have.
     pub ids: Option<(u32, u32)>,
-    /// The account's home.
+    /// The account's home; `None` where it is the image's affair.
     pub home: Option<PathBuf>,
     /// Trees that must be read-only.
     pub protected: Vec<PathBuf>,

@@ -43,6 +43,8 @@ pub enum Needs {
     ClosedLoopback,
     /// Something masked.
     Masks,
+    /// A HOME that is the run's to provide.
+    Home,
     /// Account files of the image.
     Accounts,
     /// A session keyring of the caller's.
@@ -152,6 +154,7 @@ impl Needs {
             Needs::OpenLoopback => run.loopback_open,
             Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),
+            Needs::Home => run.home.is_some(),
             Needs::Accounts => !run.overlays.is_empty(),
             Needs::Keyring => run.keyring != 0,
         }
