@@ -2,7 +2,7 @@
 //!
 //! The databases are read from files only (no NSS): a name that a directory service would know is unknown here.
 
-use nix::unistd::{Gid, Uid};
+use nix::unistd::{Gid, Uid, geteuid};
 use std::path::{Path, PathBuf};
 
 /// The first uid given to a dedicated account; later ones are taken when it is in use.
@@ -80,7 +80,7 @@ pub enum AccountError {
 const DATABASE_LIMIT: u64 = 32 << 20;
 
 impl Databases {
-    /// Reads the four files.
+    /// Reads the four files. Who is not root may not read the shadow files, nor mount over them.
     pub fn read() -> Result<Databases, AccountError> {
         let read = |path: &str| {
             let fail = |cause: String| AccountError::Read { path: path.into(), cause };
@@ -94,11 +94,12 @@ impl Databases {
             }
             std::fs::read(path).map(Some).map_err(|e| fail(e.to_string()))
         };
+        let shadow = |path: &str| if geteuid().is_root() { read(path) } else { Ok(None) };
         Ok(Databases {
             passwd: read("/etc/passwd")?,
             group: read("/etc/group")?,
-            shadow: read("/etc/shadow")?,
-            gshadow: read("/etc/gshadow")?,
+            shadow: shadow("/etc/shadow")?,
+            gshadow: shadow("/etc/gshadow")?,
         })
     }
 
