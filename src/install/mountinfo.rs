@@ -93,17 +93,23 @@ pub fn parse(content: &[u8]) -> Option<Vec<Mount>> {
 /// it, a mount comes first that is none of its ancestors; and when another mount covers its root.
 pub fn reachable(mounts: &[Mount]) -> Vec<&Mount> {
     let by_id: HashMap<u32, &Mount> = mounts.iter().map(|m| (m.id, m)).collect();
-    let children = |of: u32| mounts.iter().filter(move |m| m.parent == of && m.id != of);
+    // What is mounted on the process's own root directory is on no path's way.
+    let children = |of: u32| {
+        let root = Path::new("/");
+        mounts.iter().filter(move |m| m.parent == of && m.id != of && m.point != root)
+    };
     let hidden = |mount: &Mount| {
         if children(mount.id).any(|child| child.point == mount.point) {
             return true;
         }
-        let mut at = mount;
-        while let Some(parent) = by_id.get(&at.parent).filter(|parent| parent.id != at.id) {
+        let (mut at, mut seen) = (mount, vec![mount.id]);
+        // The table is no tree to rely on: an id that comes again would be followed for ever.
+        while let Some(parent) = by_id.get(&at.parent).filter(|parent| !seen.contains(&parent.id)) {
             let first = |sibling: &Mount| sibling.point != at.point && under(&at.point, &sibling.point);
-            if children(parent.id).any(|sibling| first(sibling) && sibling.point != parent.point) {
+            if children(parent.id).any(first) {
                 return true;
             }
+            seen.push(parent.id);
             at = parent;
         }
         false
