@@ -6,6 +6,7 @@ use crate::confine::landlock;
 use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
 use crate::install::mounts;
+use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
 use crate::proxy::Dns;
@@ -365,7 +366,7 @@ fn process_of(uid: u32) -> Option<i32> {
     pids.find(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
-        uids.split_whitespace().any(|u| u.parse() == Ok(uid))
+        uids.split_whitespace().any(|u| u.parse() == Ok(uid)) && !has_ended(&status)
     })
 }
 

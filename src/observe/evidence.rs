@@ -190,6 +190,16 @@ impl Evidence {
         Ok(())
     }
 
+    /// The firewall's counters cannot be read any more: what its log may have missed is unknown.
+    pub fn uncounted(&self, cause: &FirewallError, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let cause = format!("what the firewall refused cannot be held against its log: {cause}");
+        for axis in [Axis::Network, Axis::Privilege] {
+            let source = "firewall-counter".to_owned();
+            ledger.append(Body::Gap(Gap { axis: Some(axis), source, lost: self.lost, cause: cause.clone() }))?;
+        }
+        Ok(())
+    }
+
     /// Holds the firewall's own counters against what its log has told of; each difference is a gap.
     pub fn reconcile(&self, counters: &[RuleCounter], ledger: &mut Ledger) -> Result<(), EvidenceError> {
         for counter in counters {
