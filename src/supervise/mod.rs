@@ -120,6 +120,7 @@ impl Watchman {
             }
             if ledger.is_losing() {
                 ledger.retry();
+                installation.evidence.hold_egress_while_losing(ledger)?;
             }
             if let (Some(deadline), Some(patience)) = (deadline, patience)
                 && Instant::now() >= deadline
