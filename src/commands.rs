@@ -1,22 +1,27 @@
 //! The subcommands that are no run: each asks, prints and returns its exit status.
 
 use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, VerifyArgs};
+use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
 use crate::host::Facts;
-use crate::install::account::{Databases, FIRST_UID};
+use crate::install::account::Databases;
+use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, describe};
 use crate::policy::{Posture, show};
 use crate::report::report;
 use std::io::{IsTerminal, Write};
 
-/// Does what a subcommand asks.
-pub fn execute(command: &Command) -> Result<i32, Error> {
+/// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
+pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
+    if !matches!(command, Command::Run(_)) {
+        signals.unblock().map_err(call("sigprocmask"))?;
+    }
     let mut out = std::io::stdout().lock();
     match command {
         Command::Run(args) => {
             drop(out);
-            crate::run::run(args)
+            crate::run::run(args, signals)
         }
         Command::Plan(args) => plan(args, &mut out),
         Command::Policy(PolicyCommand::Show(flags)) => {
@@ -43,7 +48,11 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let identity = match (&policy.privilege.user, policy.privilege.posture) {
         (_, Posture::Open) => None,
         (Some(user), _) => Some(databases.named(&user.to_string())?),
-        (None, _) => Some(databases.dedicated(FIRST_UID)),
+        // The one that a run would take now.
+        (None, _) => {
+            let (uid, _held) = reserve::command_uid(&databases, &reserve::busy_uids())?;
+            Some(databases.dedicated(uid))
+        }
     };
     let facts = Facts::gather(&policy, databases, identity, true)?;
     let plan = plan::plan(policy, &facts, &[])?;

@@ -6,6 +6,7 @@ use crate::host::HostError;
 use crate::install::InstallError;
 use crate::install::account::AccountError;
 use crate::install::reserve::ReserveError;
+use crate::install::undo::UndoError;
 use crate::ledger::{LedgerError, UnsafePath, VerifyError};
 use crate::plan::Refusal;
 use crate::policy::PolicyError;
@@ -79,6 +80,9 @@ pub enum Error {
     /// Numbers of the run.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
+    /// What a run that was killed left.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
     /// The set-up.
     #[error("install: {0}")]
     Install(#[from] InstallError),

@@ -3,7 +3,7 @@
 pub mod survey;
 
 use crate::confine::landlock;
-use crate::install::account::{AccountError, Databases, Identity};
+use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
@@ -17,12 +17,19 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{geteuid, getpid, pipe2, read, write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// CAP_NET_ADMIN (capabilities(7)).
+/// CAP_CHOWN (capabilities(7)).
+pub const CHOWN: u32 = 0;
+/// CAP_SETGID.
+pub const SETGID: u32 = 6;
+/// CAP_SETUID.
+pub const SETUID: u32 = 7;
+/// CAP_NET_ADMIN.
 pub const NET_ADMIN: u32 = 12;
 /// CAP_SYS_ADMIN.
 pub const SYS_ADMIN: u32 = 21;
@@ -42,6 +49,10 @@ pub struct Facts {
     pub databases: Databases,
     /// Whom the command would run as; `None` where the privilege axis is open.
     pub identity: Option<Identity>,
+    /// What is at the identity's HOME.
+    pub home: Option<Home>,
+    /// Which of [`ESCALATION_FILES`] and [`ESCALATION_DIRECTORIES`] there are.
+    pub escalation: Vec<PathBuf>,
     /// A process that the identity's uid already has.
     pub identity_process: Option<i32>,
     /// What of the wall this kernel can hold; `None` where it was not tried.
@@ -62,6 +73,17 @@ pub struct Facts {
     pub private: Vec<PathBuf>,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
+}
+
+/// What is at a HOME.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Its path with the symbolic links of its longest existing part resolved.
+    pub real: PathBuf,
+    /// The uid that owns it; `None` where there is nothing.
+    pub owner: Option<u32>,
+    /// A symbolic link on the way to it that does not belong to root.
+    pub untrusted: Option<PathBuf>,
 }
 
 /// What is at a path.
@@ -133,6 +155,8 @@ impl Facts {
             uid: geteuid().as_raw(),
             capabilities: sys::capget().map_err(failed("capget"))?.effective,
             is_init: getpid().as_raw() == 1,
+            home: identity.as_ref().map(|i| look_at_home(&i.home)),
+            escalation: escalation_paths(),
             databases,
             identity_process,
             firewall: (wall && thorough).then(|| firewall::probe_support().map_err(|e| e.to_string())),
@@ -251,7 +275,9 @@ fn private_paths(databases: &Databases, identity: &Identity) -> Vec<PathBuf> {
 /// so what the stricter one lets be written must be writable under the milder one too.
 pub fn workspaces(policy: &Policy, home: &Path) -> Vec<PathBuf> {
     let named = policy.filesystem.writable.iter().chain(&policy.filesystem.workspace).map(|p| p.resolve(home));
-    ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named).collect()
+    let read_only: Vec<PathBuf> = policy.filesystem.read_only.iter().map(|p| p.resolve(home)).collect();
+    let all = ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named);
+    all.filter(|path| !read_only.contains(path)).collect()
 }
 
 /// The kernel's release, for records only: nothing is decided by it.
@@ -297,11 +323,19 @@ fn try_mounts_and_scopes() -> Result<Tried, HostError> {
             let step = STEPS.get(usize::from(told[0]));
             let mounts = match (length, told[0], step) {
                 (3, 0, _) => Ok(()),
-                (3, _, Some(step)) => Err(format!("{step}: {}", Errno::from_raw(i32::from(told[1])))),
+                (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
                 _ => Err("the child that tried ended early".into()),
             };
             Ok(Tried { mounts, scopes: length == 3 && told[2] == 1 })
         }
+    }
+}
+
+fn cause(step: &str, errno: Errno) -> String {
+    match (step, errno) {
+        // Only a mount's own root takes a change of propagation: after chroot(2) alone, / is none.
+        ("mount", Errno::EINVAL) => "the root directory is no mount point".into(),
+        _ => format!("{step}: {errno}"),
     }
 }
 
@@ -328,11 +362,40 @@ fn process_of(uid: u32) -> Option<i32> {
     })
 }
 
+/// The path with the symbolic links of its longest existing part resolved.
+pub fn real_path(path: &Path) -> PathBuf {
+    let mut missing: Vec<&OsStr> = Vec::new();
+    let mut at = path;
+    loop {
+        match (at.canonicalize(), at.parent(), at.file_name()) {
+            (Ok(real), _, _) => return missing.iter().rev().fold(real, |base, name| base.join(name)),
+            (Err(_), Some(parent), Some(name)) => {
+                missing.push(name);
+                at = parent;
+            }
+            (Err(_), _, _) => return path.to_owned(),
+        }
+    }
+}
+
+fn look_at_home(path: &Path) -> Home {
+    let real = real_path(path);
+    let owner = std::fs::symlink_metadata(&real).ok().map(|meta| meta.uid());
+    // What cannot be looked at to its end has no link that anyone could follow further.
+    Home { real, owner, untrusted: first_untrusted_link(path).unwrap_or_default() }
+}
+
+fn escalation_paths() -> Vec<PathBuf> {
+    let files = ESCALATION_FILES.iter().map(|(path, _)| Path::new(path)).filter(|path| path.is_file());
+    let directories = ESCALATION_DIRECTORIES.iter().map(Path::new).filter(|path| path.is_dir());
+    files.chain(directories).map(Path::to_owned).collect()
+}
+
 fn look_at(path: &Path, identity: &Identity) -> PathFact {
     match first_untrusted_link(path) {
         Ok(None) => {}
         Ok(Some(link)) => return PathFact::Untrusted { link },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return PathFact::Missing,
+        Err(e) if is_missing(&e) => return PathFact::Missing,
         Err(e) => return PathFact::Unreadable(e.to_string()),
     }
     let seen = path.canonicalize().and_then(|real| std::fs::symlink_metadata(&real).map(|meta| (real, meta)));
@@ -348,9 +411,14 @@ fn look_at(path: &Path, identity: &Identity) -> PathFact {
             };
             PathFact::Present { real, directory: meta.is_dir(), writable: mode & bit != 0, idmap: None }
         }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => PathFact::Missing,
+        Err(e) if is_missing(&e) => PathFact::Missing,
         Err(e) => PathFact::Unreadable(e.to_string()),
     }
+}
+
+/// Nothing is there, nor can be made there: accounts have /dev/null as their HOME.
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 /// The first symbolic link on the way to `path` that does not belong to root: its owner could lead us anywhere.

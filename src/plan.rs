@@ -5,7 +5,7 @@ pub mod describe;
 pub mod rung;
 
 use crate::host::{Facts, PathFact, workspaces};
-use crate::install::account::{Identity, escalation_masks, escalation_overlays};
+use crate::install::account::{ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
 use crate::install::mounts::{MountPlan, Overlay, Writable};
 use crate::install::workspace::Ownership;
@@ -31,8 +31,8 @@ pub struct Plan {
     pub mounts: Option<MountPlan>,
     /// How each workspace becomes writable to the command.
     pub workspaces: BTreeMap<PathBuf, Ownership>,
-    /// Directories of HOME that are made if they are missing.
-    pub state: Vec<PathBuf>,
+    /// HOME and what of it is made if it is missing; `None` where HOME is the image's affair.
+    pub home: Option<HomePlan>,
     /// The wall; `None` where there is none.
     pub wall: Option<WallPlan>,
     /// The proxy; `None` where egress is open.
@@ -43,6 +43,15 @@ pub struct Plan {
     pub unobserved: Vec<String>,
     /// What an operator should know: one sentence each.
     pub notes: Vec<String>,
+}
+
+/// The command's HOME, where it is its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HomePlan {
+    /// Its path, free of symbolic links.
+    pub path: PathBuf,
+    /// Directories beneath it that are made if they are missing.
+    pub state: Vec<PathBuf>,
 }
 
 /// What of the wall is settled before the run has its numbers.
@@ -109,8 +118,9 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
     let mut notes = Vec::new();
     let identity = facts.identity.clone();
     let mut workspaces = BTreeMap::new();
+    let home = identity.as_ref().map(|identity| home_plan(&policy, facts, identity)).transpose()?.flatten();
     let mounts = match &identity {
-        Some(identity) => Some(mount_plan(&policy, facts, identity, masks, &mut workspaces)?),
+        Some(identity) => Some(mount_plan(&policy, facts, identity, home.as_ref(), masks, &mut workspaces)?),
         None if !policy.filesystem.read_only.is_empty() => {
             let path = policy.filesystem.read_only[0].resolve(Path::new("/"));
             let fault = "read-only paths need filesystem restricted or locked".to_owned();
@@ -118,7 +128,6 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
         }
         None => None,
     };
-    let state = identity.as_ref().map_or_else(Vec::new, |identity| state_directories(&policy, identity));
     if policy.privilege.posture > Posture::Open && policy.privilege.control_plane_ports.is_empty() {
         notes.push("no control-plane port is named, so none is refused: --control-plane-port".into());
     }
@@ -126,9 +135,11 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
         notes.push("the image has no /etc/passwd: the command's account is a number only".into());
     }
     for (path, ownership) in &workspaces {
-        if let (Ownership::Changed, Some(PathFact::Present { idmap: Some(cause), .. })) =
-            (ownership, facts.paths.get(path))
-        {
+        let cause = facts.paths.values().find_map(|fact| match fact {
+            PathFact::Present { real, idmap, .. } if real == path => idmap.as_ref(),
+            _ => None,
+        });
+        if let (Ownership::Changed, Some(cause)) = (ownership, cause) {
             notes.push(format!("{}: its owner is changed for the run and put back ({cause})", path.display()));
         }
     }
@@ -162,53 +173,78 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
         identity,
         mounts,
         workspaces,
-        state,
+        home,
         wall,
         proxy,
         notes,
     })
 }
 
-/// The directories of HOME that must exist: the writable set in it, and what tools expect.
-fn state_directories(policy: &Policy, identity: &Identity) -> Vec<PathBuf> {
+/// HOME, if it is the command's own, with the directories that must exist in it: its writable set, and what tools expect.
+/// An account of the image may have anything as its HOME (/, /usr/sbin, /nonexistent): then nothing is made there.
+fn home_plan(policy: &Policy, facts: &Facts, identity: &Identity) -> Result<Option<HomePlan>, Refusal> {
+    let Some(home) = &facts.home else { return Ok(None) };
+    if let Some(link) = &home.untrusted {
+        return Err(unusable(&identity.home, &PathFact::Untrusted { link: link.clone() }));
+    }
+    let own = home.owner == Some(identity.uid.as_raw());
+    match home.owner {
+        _ if own => {}
+        None if identity.dedicated => {}
+        Some(owner) if identity.dedicated => {
+            let fault =
+                format!("it belongs to uid {owner}; accepted as HOME: the command's own directory, or a missing one");
+            return Err(Refusal::Path { path: identity.home.clone(), fault });
+        }
+        _ => return Ok(None),
+    }
     let mut state = crate::policy::environment::home_directories(&identity.home);
     state.extend(policy.harness().state.iter().map(|s| s.path.resolve(&identity.home)));
-    state.retain(|path| path.starts_with(&identity.home));
+    let named = named_writable(policy, &identity.home);
+    state.extend(named.into_iter().filter(|path| facts.paths.get(path) == Some(&PathFact::Missing)));
+    let mut state: Vec<PathBuf> =
+        state.iter().filter_map(|path| Some(home.real.join(path.strip_prefix(&identity.home).ok()?))).collect();
     state.sort();
     state.dedup();
-    state
+    Ok(Some(HomePlan { path: home.real.clone(), state }))
+}
+
+fn named_writable(policy: &Policy, home: &Path) -> Vec<PathBuf> {
+    let filesystem = &policy.filesystem;
+    filesystem.writable.iter().chain(&filesystem.workspace).map(|path| path.resolve(home)).collect()
 }
 
 fn mount_plan(
     policy: &Policy,
     facts: &Facts,
     identity: &Identity,
+    home: Option<&HomePlan>,
     masks: &[PathBuf],
     ownerships: &mut BTreeMap<PathBuf, Ownership>,
 ) -> Result<MountPlan, Refusal> {
     let trees = Trees::of(policy, &identity.home);
-    let named: Vec<PathBuf> = policy
-        .filesystem
-        .writable
-        .iter()
-        .chain(&policy.filesystem.workspace)
-        .map(|p| p.resolve(&identity.home))
-        .collect();
+    let named = named_writable(policy, &identity.home);
     let locked = policy.privilege.posture == Posture::Locked;
     let mut plan = MountPlan {
         whole_read_only: policy.filesystem.posture == Posture::Locked,
         nosuid: locked,
         files: overlays(facts, identity),
-        masks: masks.iter().cloned().chain(escalation_masks()).collect(),
+        masks: masks.iter().cloned().chain(escalation_directories(facts)).collect(),
         ..MountPlan::default()
     };
     if policy.filesystem.posture == Posture::Locked {
         plan.masks
             .extend(facts.private.iter().filter(|path| !trees.writable.iter().any(|w| w.starts_with(path))).cloned());
     }
+    // What lies in a masked directory is not to be seen anyway, and could not be mounted over any more.
+    outermost(&mut plan.masks);
     for path in &trees.read_only {
         match facts.paths.get(path) {
             Some(PathFact::Present { real, directory: true, .. }) => plan.read_only.push(real.clone()),
+            // It is missing now and made with HOME.
+            Some(PathFact::Missing) if home.is_some_and(|home| home.path.starts_with(path)) => {
+                plan.read_only.push(path.clone());
+            }
             Some(PathFact::Present { .. } | PathFact::Missing) | None => {}
             Some(fault) => return Err(unusable(path, fault)),
         }
@@ -218,8 +254,11 @@ fn mount_plan(
     let places = workspaces(policy, &identity.home);
     candidates.extend(places.iter().filter(|p| !trees.writable.contains(p)));
     for path in candidates {
-        let made_by_us = path.starts_with(&identity.home);
+        let made = home.and_then(|home| Some(home.path.join(path.strip_prefix(&identity.home).ok()?)));
         match facts.paths.get(path) {
+            // In a HOME that is not the command's own nothing changes hands.
+            Some(PathFact::Present { writable: false, .. })
+                if home.is_none() && path.starts_with(&identity.home) && !places.contains(path) => {}
             Some(PathFact::Present { real, writable, idmap, directory }) => {
                 let ownership = match (writable, idmap.as_deref()) {
                     (true, _) => Ownership::Kept,
@@ -233,15 +272,17 @@ fn mount_plan(
                     }),
                 };
                 if ownership != Ownership::Kept {
-                    ownerships.insert(path.clone(), ownership);
+                    ownerships.insert(real.clone(), ownership);
                 }
                 let idmapped = ownership == Ownership::Idmapped;
                 if policy.filesystem.posture > Posture::Open || idmapped {
                     plan.writable.push(Writable { path: real.clone(), idmapped });
                 }
             }
-            Some(PathFact::Missing) | None if made_by_us && policy.filesystem.posture > Posture::Open => {
-                plan.writable.push(Writable { path: path.clone(), idmapped: false });
+            Some(PathFact::Missing) if made.is_some() => {
+                if policy.filesystem.posture > Posture::Open {
+                    plan.writable.extend(made.map(|path| Writable { path, idmapped: false }));
+                }
             }
             // What the policy names must be there; the default set is as the image has it.
             Some(PathFact::Missing) if named.contains(path) => {
@@ -265,6 +306,8 @@ fn mount_plan(
         // What /proc takes in changes the writing process or needs privilege: it is no store.
         plan.writable.push(Writable { path: "/proc".into(), idmapped: false });
     }
+    let writable = plan.writable.clone();
+    plan.read_only.retain(|tree| !writable.iter().any(|w| w.path == *tree));
     // Outer ones first, so that an inner one is mounted over an outer one.
     plan.writable.sort_by_key(|w| w.path.components().count());
     Ok(plan)
@@ -294,7 +337,13 @@ fn outermost(paths: &mut Vec<PathBuf>) {
 
 fn overlays(facts: &Facts, identity: &Identity) -> Vec<Overlay> {
     let accounts = facts.databases.rewritten(identity).into_iter();
-    accounts.chain(escalation_overlays()).map(|(target, content)| Overlay { target, content }).collect()
+    let escalation = ESCALATION_FILES.iter().map(|(path, content)| (PathBuf::from(path), content.to_vec()));
+    let there = escalation.filter(|(path, _)| facts.escalation.contains(path));
+    accounts.chain(there).map(|(target, content)| Overlay { target, content }).collect()
+}
+
+fn escalation_directories(facts: &Facts) -> impl Iterator<Item = PathBuf> {
+    ESCALATION_DIRECTORIES.iter().map(PathBuf::from).filter(|path| facts.escalation.contains(path))
 }
 
 fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {

@@ -69,7 +69,7 @@ fn changes_and_removals_in_the_trees_are_refused_with_erofs() {
     let fence = Fence::new();
     let prepare = "install -d -m 0777 /srv/open && install -m 0666 /dev/null /srv/open/file && \
                    chown -R NOBODY:NOBODY /srv/open"
-        .replace("NOBODY", &common::NOBODY.to_string());
+        .replace("NOBODY", &common::own_user().to_string());
     assert_eq!(fence.as_root(&prepare).code, Some(0));
     let attempts = [
         "echo x >> /srv/open/file",
@@ -81,7 +81,7 @@ fn changes_and_removals_in_the_trees_are_refused_with_erofs() {
         "mkdir /srv/open/directory",
         "rm /srv/open/file",
     ];
-    let user = format!("{0}:{0}", common::NOBODY);
+    let user = format!("{0}:{0}", common::own_user());
     let flags = [&FLAGS[..], &["--user", &user]].concat();
     let script = attempts.map(|attempt| format!("({attempt}) 2>&1 && echo 'came through: {attempt}'")).join("\n");
     let ended = fence.run(&flags, &format!("{script}; true"));
@@ -90,7 +90,8 @@ fn changes_and_removals_in_the_trees_are_refused_with_erofs() {
     assert!(lines.iter().all(|line| line.ends_with(": Read-only file system")), "{ended}");
     // Afterwards, and without ringfence, the same user does all of it.
     for attempt in attempts {
-        let said = fence.as_nobody(&format!("{attempt}; code=$?; mv /srv/open/other /srv/open/file 2>&-; exit $code"));
+        let attempt = format!("{attempt}; code=$?; mv /srv/open/other /srv/open/file 2>&-; exit $code");
+        let said = fence.as_user(common::own_user(), &attempt);
         assert_eq!(said.code, Some(0), "{attempt}: {said}");
     }
 }
@@ -158,12 +159,13 @@ fn privilege_is_not_regained() {
 #[test]
 fn sudo_does_not_help() {
     let fence = Fence::new();
-    let grant = "command -v sudo >/dev/null && echo '#12345 ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/test && \
-                 echo 'agent:x:12345:12345::/tmp:/bin/sh' >> /etc/passwd && \
-                 echo 'agent:*:20000::::::' >> /etc/shadow";
-    let said = fence.as_root(grant);
+    let grant = "command -v sudo >/dev/null && echo '#UID ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/test && \
+                 echo 'agent:x:UID:UID::/tmp:/bin/sh' >> /etc/passwd && \
+                 echo 'agent:*:20000::::::' >> /etc/shadow"
+        .replace("UID", &common::own_user().to_string());
+    let said = fence.as_root(&grant);
     assert_eq!(said.code, Some(0), "sudo is installed (.ci/deps): {said}");
-    let said = fence.as_nobody("sudo -n id -u");
+    let said = fence.as_user(common::own_user(), "sudo -n id -u");
     assert_eq!(said.out, "0\n", "sudo is live without ringfence: {said}");
     let ended = fence.run(&["--policy", "nist-high", "--user", "agent"], "sudo -n id -u; echo status=$?");
     assert_ne!(ended.value("status"), "0", "{ended}");

@@ -271,20 +271,12 @@ fn map_lines(content: &[u8], edit: impl Fn(&mut Vec<Vec<u8>>)) -> Vec<u8> {
     lines.join(&b'\n')
 }
 
-/// What stands over the files by which sudo and doas let ordinary users become root: the account has no entry in them.
-pub fn escalation_overlays() -> Vec<(PathBuf, Vec<u8>)> {
-    const SUDOERS: &[u8] = b"root ALL=(ALL:ALL) ALL\n";
-    [("/etc/sudoers", SUDOERS), ("/etc/doas.conf", b"".as_slice())]
-        .into_iter()
-        .filter(|(path, _)| Path::new(path).is_file())
-        .map(|(path, content)| (path.into(), content.to_vec()))
-        .collect()
-}
+/// The files by which sudo and doas let ordinary users become root, and what stands over them: no entry but root's own.
+pub const ESCALATION_FILES: [(&str, &[u8]); 2] =
+    [("/etc/sudoers", b"root ALL=(ALL:ALL) ALL\n"), ("/etc/doas.conf", b"")];
 
-/// Directories whose files add to what [`escalation_overlays`] covers.
-pub fn escalation_masks() -> Vec<PathBuf> {
-    ["/etc/sudoers.d", "/etc/doas.d"].into_iter().map(PathBuf::from).filter(|p| p.is_dir()).collect()
-}
+/// Directories whose files add to [`ESCALATION_FILES`].
+pub const ESCALATION_DIRECTORIES: [&str; 2] = ["/etc/sudoers.d", "/etc/doas.d"];
 
 #[cfg(test)]
 mod tests {

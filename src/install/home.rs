@@ -40,7 +40,7 @@ pub struct Made(Vec<(OwnedFd, OsString)>);
 
 /// Makes `home` and each of the `state` directories beneath it, given to the command, as far as they are missing. What
 /// lies above HOME and is missing is root's. No symbolic link is followed below HOME: the command of an earlier run may
-/// have put it there.
+/// have put it there. HOME must be the command's; whose a state directory is that was there before, is the plan's affair.
 pub fn make(home: &Path, state: &[PathBuf], uid: Uid, gid: Gid) -> Result<Made, HomeError> {
     let mut made = Made::default();
     let outcome = made.fill(home, state, uid, gid);
@@ -61,8 +61,7 @@ impl Made {
         for path in state {
             let start = at_home.try_clone().map_err(|_| failed("dup", home)(Errno::EMFILE))?;
             let relative = path.strip_prefix(home).unwrap_or(path);
-            let at = self.descend(start, home, relative, Some((uid, gid)), (uid, gid))?;
-            owned_by(&at, path, uid)?;
+            self.descend(start, home, relative, Some((uid, gid)), (uid, gid))?;
         }
         Ok(())
     }
@@ -88,7 +87,8 @@ impl Made {
         for (number, name) in names.iter().enumerate() {
             so_far.push(name);
             let is_last = number + 1 == names.len();
-            let fresh = match mkdirat(&at, *name, Mode::from_bits_truncate(0o755)) {
+            let made = mkdirat(&at, *name, Mode::from_bits_truncate(0o755));
+            let fresh = match made {
                 Ok(()) => true,
                 Err(Errno::EEXIST) => false,
                 // A read-only root may hold the directory already.
@@ -97,7 +97,10 @@ impl Made {
             };
             // Links above HOME are the image's own; below it they are refused.
             let flags = if above.is_some() || is_last { DIRECTORY | OFlag::O_NOFOLLOW } else { DIRECTORY };
-            let next = openat(&at, *name, flags, Mode::empty()).map_err(failed("openat", &so_far))?;
+            let next = openat(&at, *name, flags, Mode::empty()).map_err(|errno| match made {
+                Err(Errno::EROFS) if errno == Errno::ENOENT => failed("mkdirat", &so_far)(Errno::EROFS),
+                _ => failed("openat", &so_far)(errno),
+            })?;
             if fresh {
                 self.0.push((at, (*name).to_owned()));
                 let owner = if is_last { Some(last) } else { above };

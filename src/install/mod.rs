@@ -6,7 +6,9 @@ pub mod mountinfo;
 pub mod mounts;
 pub mod proxy;
 pub mod reserve;
+mod stage_process;
 mod tool_files;
+pub mod undo;
 pub mod workspace;
 
 use crate::channel::{Channel, ChannelError};
@@ -23,9 +25,10 @@ use crate::policy::environment;
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use crate::policy::{Posture, Trees};
 use crate::probe::{Suite, Surroundings};
-use crate::stage::{Notice, Stage};
+use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
+use account::Identity;
 use firewall::{FirewallError, Wall, WallSpec, Watch};
 use ipnet::IpNet;
 use mounts::MountPlan;
@@ -34,13 +37,17 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 use proxy::{ProxyProcess, SpawnError};
+use reserve::{Reservation, ReserveError};
+pub use stage_process::StageProcess;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use undo::{Undo, UndoError, UndoFile};
 use workspace::{Owners, Ownership, WorkspaceError};
 
 /// A step of the set-up failed.
@@ -58,6 +65,19 @@ pub enum InstallError {
     /// A workspace.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    /// The file of prior owners.
+    #[error(transparent)]
+    Undo(#[from] UndoError),
+    /// A name that only one run may have.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// Two runs cannot change the owner of one tree.
+    #[error("workspace {path}: another run has changed its owner and will put it back; accepted: one run at a time",
+        path = path.display())]
+    TreeIsTaken {
+        /// The tree.
+        path: PathBuf,
+    },
     /// The seccomp program.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -100,9 +120,9 @@ pub struct Invocation {
 #[derive(Debug, Default)]
 pub struct Installation {
     home: home::Made,
-    owners: Vec<Owners>,
-    idmapped: Vec<PathBuf>,
-    started: i64,
+    undo: Undo,
+    undo_file: Option<UndoFile>,
+    trees: Vec<Reservation>,
     proxy: Option<(Pid, SocketAddrV4)>,
     proxy_held: Option<ProxyProcess>,
     /// What the enforcing parts report.
@@ -113,19 +133,20 @@ pub struct Installation {
     pub watch: Option<Watch>,
     /// The stage.
     pub stage: Option<StageProcess>,
-}
-
-/// The stage, seen from the supervisor.
-#[derive(Debug)]
-pub struct StageProcess {
-    /// Its process id.
-    pub pid: Pid,
-    /// Orders to it and notices from it.
-    pub channel: Channel,
+    /// Whom the command runs as.
+    identity: Option<Identity>,
+    /// Children that this program was started with, which are none of the run's.
+    strangers: Vec<Pid>,
 }
 
 impl Installation {
-    /// Puts the plan in force. What is in force when a step fails is left in `self`, to be taken down.
+    /// Nothing yet, in a process that was started with these children.
+    pub fn beside(strangers: Vec<Pid>) -> Installation {
+        Installation { strangers, ..Installation::default() }
+    }
+
+    /// Puts the plan in force, up to what the stage does: it says when it is ready. What is in force when a step fails is
+    /// left in `self`, to be taken down.
     pub fn put_up(
         &mut self,
         run: &str,
@@ -134,12 +155,12 @@ impl Installation {
         busy: &BTreeSet<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         if let Some(identity) = &plan.identity {
-            self.home = home::make(&identity.home, &plan.state, identity.uid, identity.gid)?;
+            if let Some(home) = &plan.home {
+                self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
+            }
         }
-        self.take_workspaces(plan)?;
+        self.take_workspaces(run, plan)?;
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
             let process = proxy::start(proxy, &facts.databases, busy)?;
@@ -150,15 +171,30 @@ impl Installation {
         self.start_stage(plan, facts, invocation)
     }
 
-    fn take_workspaces(&mut self, plan: &Plan) -> Result<(), InstallError> {
+    fn take_workspaces(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
         let Some(identity) = &plan.identity else { return Ok(()) };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let mut undo = Undo { uid: identity.uid.as_raw(), started, ..Undo::default() };
         for (path, ownership) in &plan.workspaces {
             match ownership {
                 Ownership::Kept => {}
-                Ownership::Idmapped => self.idmapped.push(path.clone()),
+                Ownership::Idmapped => undo.idmapped.push(path.clone()),
                 Ownership::Changed if mutation::left_out("workspace") => {}
-                Ownership::Changed => self.owners.push(workspace::take(path, identity.uid, identity.gid)?),
+                Ownership::Changed => {
+                    self.trees.push(reserve_tree(path)?);
+                    // All are read before any is changed, for one may lie within another.
+                    undo.owners.push(Owners::read(path)?);
+                }
             }
+        }
+        if undo.is_empty() {
+            return Ok(());
+        }
+        self.undo_file = Some(undo.write(run, identity.gid)?);
+        self.undo = undo;
+        for owners in &self.undo.owners {
+            owners.give(identity.uid, identity.gid)?;
         }
         Ok(())
     }
@@ -183,6 +219,9 @@ impl Installation {
     fn start_stage(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
+        if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
+            mounts.mask(&undo.path);
+        }
         if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
@@ -205,34 +244,35 @@ impl Installation {
             terminal: Terminal::of_caller(),
         };
         let (ours, theirs) = Channel::pair()?;
+        let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
-                // Of the supervisor's descriptors the stage keeps none: its end of the channel would never close.
-                drop(ours);
-                self.forget();
-                let status = stage.live(theirs, || match &mounts {
-                    Some(plan) => {
-                        mounts::enter(plan, facts.id_mapping.as_ref().map(AsFd::as_fd)).map_err(|e| e.to_string())
-                    }
-                    None => Ok(()),
-                });
-                sys::exit_now(status);
+                // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
+                // and the supervisor's end of the channel would never close.
+                let kept = [
+                    Some(theirs.as_fd().as_raw_fd()),
+                    id_mapping.map(|fd| fd.as_raw_fd()),
+                    stage.terminal.as_ref().map(Terminal::number),
+                ];
+                let kept: Vec<RawFd> = kept.into_iter().flatten().collect();
+                if sys::close_all_but(&kept).is_err() {
+                    sys::exit_now(1);
+                }
+                // What lies further up the stack owns descriptors that are closed now, and must not run here.
+                let lived = catch_unwind(AssertUnwindSafe(|| {
+                    stage.live(theirs, || match &mounts {
+                        Some(plan) => mounts::enter(plan, id_mapping).map_err(|e| e.to_string()),
+                        None => Ok(()),
+                    })
+                }));
+                sys::exit_now(lived.unwrap_or(1));
             }
             Fork::Parent(pid) => {
-                drop(theirs);
-                let stage = self.stage.insert(StageProcess { pid, channel: ours });
-                match stage.channel.receive()? {
-                    Notice::Ready => Ok(()),
-                    Notice::Failed(cause) => Err(InstallError::Stage(cause)),
-                    other => Err(InstallError::Stage(format!("it said {other:?} before it was ready"))),
-                }
+                self.identity = plan.identity.clone();
+                self.stage = Some(StageProcess { pid, channel: ours });
+                Ok(())
             }
         }
-    }
-
-    /// In a forked child: closes what is the supervisor's alone.
-    fn forget(&mut self) {
-        *self = Installation::default();
     }
 
     /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
@@ -240,9 +280,10 @@ impl Installation {
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
-        if let Some(stage) = self.stage.take() {
-            note(stage.end());
-        }
+        let emptied = match self.stage.take() {
+            Some(stage) => self.end_sandbox(stage),
+            None => Ok(()),
+        };
         match self.evidence.collect(ledger) {
             Ok(()) => {}
             // It was taken for the reason of the abort already, or it has nothing to say any more.
@@ -257,14 +298,18 @@ impl Installation {
             self.watch = None;
             let counted = wall.counters().map_err(|e| e.to_string());
             note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
-            note(wall.remove().map_err(|e| e.to_string()));
+            // It stays as long as there is anything to hold; the next run clears it.
+            if emptied.is_ok() {
+                note(wall.remove().map_err(|e| e.to_string()));
+            }
         }
-        for owners in self.owners.drain(..) {
-            note(owners.restore().map_err(|e| e.to_string()));
+        note(emptied);
+        let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
+        if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
+            note(file.remove().map_err(|e| e.to_string()));
         }
-        for path in self.idmapped.drain(..) {
-            note(workspace::clear_new_set_ids(&path, self.started).map(|_| ()).map_err(|e| e.to_string()));
-        }
+        note(undone);
+        self.trees.clear();
         note(self.home.remove_if_empty().map_err(|e| e.to_string()));
         faults
     }
@@ -275,20 +320,9 @@ impl Installation {
     }
 }
 
-impl StageProcess {
-    /// Closes the channel, upon which the stage ends every process of the sandbox and then itself, and waits for that.
-    fn end(self) -> Result<(), String> {
-        let StageProcess { pid, channel } = self;
-        channel.close_our_side().map_err(|e| e.to_string())?;
-        loop {
-            match channel.receive::<Notice>() {
-                Ok(_) => {}
-                Err(ChannelError::Closed) => break,
-                Err(error) => return Err(format!("stage: {error}")),
-            }
-        }
-        reap(pid)
-    }
+fn reserve_tree(path: &Path) -> Result<Reservation, InstallError> {
+    let stat = nix::sys::stat::lstat(path).map_err(|errno| InstallError::Call { call: "lstat", errno })?;
+    reserve::tree(stat.st_dev, stat.st_ino)?.ok_or_else(|| InstallError::TreeIsTaken { path: path.into() })
 }
 
 fn end_process(pid: Pid) -> Result<(), String> {

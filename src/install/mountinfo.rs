@@ -11,6 +11,10 @@ pub struct Mount {
     pub id: u32,
     /// The id of the mount that it is attached to.
     pub parent: u32,
+    /// The file system's device, `major:minor`.
+    pub device: String,
+    /// The directory of that file system that is mounted, octal escapes decoded.
+    pub root: PathBuf,
     /// Where it is attached, octal escapes decoded.
     pub point: PathBuf,
     /// The per-mount options, of which `ro` is the mount's own and not the file system's.
@@ -38,8 +42,8 @@ pub fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|b| *b == b' ');
     let id = text(fields.next()?)?.parse().ok()?;
     let parent = text(fields.next()?)?.parse().ok()?;
-    let _device = fields.next()?;
-    let _root = fields.next()?;
+    let device = text(fields.next()?)?.to_owned();
+    let root = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let options = text(fields.next()?)?.split(',').map(str::to_owned).collect();
     let mut propagation = Vec::new();
@@ -50,7 +54,7 @@ pub fn parse_line(line: &[u8]) -> Option<Mount> {
         }
     }
     let fs_type = text(fields.next()?)?.to_owned();
-    Some(Mount { id, parent, point, options, propagation, fs_type })
+    Some(Mount { id, parent, device, root, point, options, propagation, fs_type })
 }
 
 fn text(bytes: &[u8]) -> Option<&str> {
@@ -89,7 +93,8 @@ pub fn reachable(mounts: &[Mount]) -> Vec<&Mount> {
     let ancestors = |mount: &Mount| {
         let mut chain = vec![mount.id];
         let mut at = mount;
-        while let Some(up) = mounts.iter().find(|m| m.id == at.parent && m.id != at.id) {
+        // The table is no tree to rely on: an id that comes again would be followed for ever.
+        while let Some(up) = mounts.iter().find(|m| m.id == at.parent && !chain.contains(&m.id)) {
             chain.push(up.id);
             at = up;
         }
@@ -121,9 +126,48 @@ pub fn holding<'a>(reachable: &[&'a Mount], path: &Path) -> Option<&'a Mount> {
     reachable.iter().copied().filter(|m| under(path, &m.point)).max_by_key(|m| m.point.as_os_str().as_bytes().len())
 }
 
+/// Other names of the trees: paths outside of them by which another mount shows the same directory of the same file
+/// system, or a part of it.
+pub fn aliases(reachable: &[&Mount], trees: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for tree in trees {
+        let Some(home) = holding(reachable, tree) else { continue };
+        let Ok(below) = tree.strip_prefix(&home.point) else { continue };
+        let content = home.root.join(below);
+        for mount in reachable.iter().filter(|m| m.device == home.device) {
+            let alias = match (content.strip_prefix(&mount.root), mount.root.starts_with(&content)) {
+                (_, true) => mount.point.clone(),
+                (Ok(rest), false) => mount.point.join(rest),
+                (Err(_), false) => continue,
+            };
+            // What another mount covers there is not this file system's.
+            let shown = holding(reachable, &alias).is_some_and(|m| m.id == mount.id);
+            if shown && !trees.iter().any(|t| under(&alias, t)) && !found.contains(&alias) {
+                found.push(alias);
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_mount_of_a_tree_is_another_name_of_it() {
+        let text = b"1 0 0:1 / / rw - ext4 d rw\n\
+            2 1 0:1 /usr /mnt/u rw - ext4 d rw\n\
+            3 1 0:1 /usr/lib/x /data/x rw - ext4 d rw\n\
+            4 1 0:1 / /mnt/all rw - ext4 d rw\n\
+            5 1 0:2 /usr /mnt/other rw - ext4 e rw\n\
+            6 1 0:1 /srv /mnt/srv rw - ext4 d rw\n\
+            7 6 0:3 / /mnt/all/usr rw - tmpfs t rw\n";
+        let mounts = parse(text).unwrap();
+        let shown = reachable(&mounts);
+        let found = aliases(&shown, &["/usr".into(), "/etc".into()]);
+        assert_eq!(found, ["/mnt/u", "/data/x", "/mnt/all/etc"].map(PathBuf::from));
+    }
 
     const SAMPLE: &[u8] = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
         27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\

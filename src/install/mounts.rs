@@ -48,6 +48,20 @@ impl MountPlan {
         root.into_iter().chain(self.read_only.iter().cloned()).chain(self.read_only_within.iter().cloned()).collect()
     }
 
+    /// Masks one more path, unless it lies in what is masked already.
+    pub fn mask(&mut self, path: &Path) {
+        if !self.masks.iter().any(|mask| path.starts_with(mask)) {
+            self.masks.push(path.into());
+        }
+    }
+
+    /// Other names by which the mounts show the read-only trees, less those that the policy lets be written.
+    fn aliases(&self, reachable: &[&Mount]) -> Vec<PathBuf> {
+        let mut aliases = mountinfo::aliases(reachable, &self.read_only);
+        aliases.retain(|alias| !self.writable.iter().any(|w| alias.starts_with(&w.path)));
+        aliases
+    }
+
     /// Whether a path must be read-only: the innermost of the paths that hold it decides.
     pub fn protects(&self, path: &Path) -> bool {
         let depth = |holding: &Path| path.starts_with(holding).then(|| holding.components().count());
@@ -132,22 +146,29 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
     let mut writable = Vec::new();
     for entry in &plan.writable {
-        writable.push((&entry.path, writable_tree(entry, userns)?));
+        writable.push((entry.path.as_path(), Some(writable_tree(entry, userns)?)));
     }
     if plan.whole_read_only {
         if !mutation::left_out("read-only") {
             set_recursively(Path::new("/"), sys::ATTR_RDONLY)?;
         }
     } else {
-        for path in plan.read_only.iter().filter(|_| !mutation::left_out("read-only")) {
+        let mounts = read_mountinfo()?;
+        let aliases = plan.aliases(&mountinfo::reachable(&mounts));
+        for path in plan.read_only.iter().chain(&aliases).filter(|_| !mutation::left_out("read-only")) {
             cover_read_only(path)?;
         }
     }
-    for (path, tree) in writable.iter().filter(|_| !mutation::left_out("writable")) {
-        attach(tree, path)?;
-    }
-    for path in plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only")) {
-        cover_read_only(path)?;
+    // Outer ones first, so that of two that lie within each other the inner one decides.
+    let mut within: Vec<(&Path, Option<OwnedFd>)> =
+        plan.read_only_within.iter().map(|path| (path.as_path(), None)).chain(writable).collect();
+    within.sort_by_key(|(path, _)| path.components().count());
+    for (path, tree) in within {
+        match tree {
+            Some(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
+            None if !mutation::left_out("read-only") => cover_read_only(path)?,
+            _ => {}
+        }
     }
     covers.attach()?;
     if plan.nosuid && !mutation::left_out("nosuid") {
@@ -273,6 +294,14 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
         }
         if plan.protects(&mount.point) && !mutation::left_out("read-only") && !mount.read_only() {
             return not_as_planned(mount, "it is writable");
+        }
+    }
+    for alias in plan.aliases(&reachable).iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only")) {
+        match mountinfo::holding(&reachable, alias) {
+            Some(mount) if !mount.read_only() => {
+                return not_as_planned(mount, "it shows a read-only tree under another name and is writable");
+            }
+            _ => {}
         }
     }
     let attached = |path: &Path| reachable.iter().any(|m| m.point == path);

@@ -5,9 +5,9 @@ use super::account::{AccountError, Databases, FIRST_UID, LAST_UID};
 use super::firewall::{self, FirewallError};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
+use nix::unistd::{Gid, getgroups, setgroups};
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 /// The first uid given to a proxy, in a range of its own so that it is never the command's.
 const FIRST_PROXY_UID: u32 = 11001;
@@ -59,6 +59,11 @@ pub fn run(run: &str) -> Result<Option<Reservation>, ReserveError> {
     take(&run_name(run))
 }
 
+/// Marks a tree as one whose owner this run changes, by its device and inode number; `None` if another run has it.
+pub fn tree(device: u64, inode: u64) -> Result<Option<Reservation>, ReserveError> {
+    take(&format!("ringfence/tree/{device}:{inode}"))
+}
+
 /// A uid for the command's dedicated account: known to no database, without a process, and not in use by another run.
 pub fn command_uid(databases: &Databases, busy: &BTreeSet<u32>) -> Result<(u32, Reservation), ReserveError> {
     first_free(FIRST_UID..=LAST_UID, databases, busy)
@@ -74,26 +79,55 @@ fn first_free(
     databases: &Databases,
     busy: &BTreeSet<u32>,
 ) -> Result<(u32, Reservation), ReserveError> {
-    // The names are held in this network namespace alone. Runs in others that start at the same time see each other's
-    // processes, and would take the same number first: each begins at one of its own.
-    let length = range.end() - range.start() + 1;
-    let begin = range.start() + std::process::id() % length;
-    for uid in (begin..=*range.end())
-        .chain(*range.start()..begin)
-        .filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid))
-    {
-        if let Some(held) = take(&format!("ringfence/uid/{uid}"))? {
+    for uid in range.filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid)) {
+        if let Some(held) = take(&format!("ringfence/uid/{uid}"))?
+            && mark(uid)?
+        {
             return Ok((uid, held));
         }
     }
     Err(AccountError::Exhausted.into())
 }
 
-/// The uids that own a process, by the owner of its directory in /proc.
-pub fn busy_uids() -> BTreeSet<u32> {
+/// Marks a number as taken for runs in other network namespaces, which do not see the abstract name: as a supplementary
+/// group of this process and of all it forks, which the process table shows to all who share it. The command has none of
+/// its groups. False if another process has the mark too; then it is taken back.
+fn mark(number: u32) -> Result<bool, ReserveError> {
+    let failed = |call| move |errno| ReserveError::Call { call, name: format!("gid {number}"), errno };
+    let before = getgroups().map_err(failed("getgroups"))?;
+    let marked: Vec<Gid> = before.iter().copied().chain([Gid::from_raw(number)]).collect();
+    match setgroups(&marked) {
+        Ok(()) => {}
+        // Who may not take a group may not become the command's user either; the plan says so.
+        Err(Errno::EPERM) => return Ok(true),
+        Err(errno) => return Err(failed("setgroups")(errno)),
+    }
+    // After the mark was set, so that of two that set it at once at least one sees the other.
+    if taken_by_others().contains(&number) {
+        setgroups(&before).map_err(failed("setgroups"))?;
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The uids and supplementary groups of every process but this one.
+fn taken_by_others() -> BTreeSet<u32> {
+    let own = std::process::id();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbered = processes.filter(|e| e.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit));
-    numbered.filter_map(|e| e.metadata().ok()).map(|m| m.uid()).collect()
+    let pids = processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| *pid != own);
+    let mut taken = BTreeSet::new();
+    for pid in pids {
+        // It may have ended since the listing.
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let lines = status.lines().filter_map(|l| l.strip_prefix("Uid:").or_else(|| l.strip_prefix("Groups:")));
+        taken.extend(lines.flat_map(str::split_whitespace).filter_map(|n| n.parse::<u32>().ok()));
+    }
+    taken
+}
+
+/// The uids that own a process, by any of its four uids, and the numbers that other runs have marked.
+pub fn busy_uids() -> BTreeSet<u32> {
+    taken_by_others()
 }
 
 /// Removes the tables of runs that are over, and adds to `busy` the uids whose wall must stay: those of living runs, and

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, fchownat, pipe, read};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -121,67 +121,61 @@ fn exchange(id: u32) -> String {
     map
 }
 
-/// The owners that a tree had before [`take`] changed them.
-#[derive(Debug)]
+/// The owners that a tree had before [`Owners::give`] changed them.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    top: PathBuf,
+    /// The tree.
+    pub top: PathBuf,
     /// The top's own owner: what is made during the run belongs to it afterwards.
-    of_top: (u32, u32),
+    pub of_top: (u32, u32),
     /// Paths below the top whose owner differs from the top's.
-    exceptions: BTreeMap<OsString, (u32, u32)>,
-}
-
-/// Gives `top` and all beneath it to the command, never across symbolic links or mounts, and remembers the owners.
-pub fn take(top: &Path, uid: Uid, gid: Gid) -> Result<Owners, WorkspaceError> {
-    let stat = fstatat(AT_FDCWD, top, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fstatat", top))?;
-    let of_top = (stat.st_uid, stat.st_gid);
-    let mut exceptions = BTreeMap::new();
-    each(top, &mut |path, dir, name, stat| {
-        let owner = (stat.st_uid, stat.st_gid);
-        if owner != of_top {
-            exceptions.insert(path.as_os_str().to_owned(), owner);
-        }
-        change(dir, name, path, stat, uid, gid)
-    })?;
-    Ok(Owners { top: top.into(), of_top, exceptions })
+    pub exceptions: BTreeMap<OsString, (u32, u32)>,
+    /// Files that have names outside of the tree as well, by device and inode number: they are not the tree's to give away.
+    pub shared: BTreeSet<(u64, u64)>,
 }
 
 impl Owners {
-    /// Puts the owners back; what the command made is given to the top's owner.
-    pub fn restore(&self) -> Result<(), WorkspaceError> {
+    /// Reads the owners of `top` and all beneath it on the same mount. Nothing is changed.
+    pub fn read(top: &Path) -> Result<Owners, WorkspaceError> {
+        let stat = fstatat(AT_FDCWD, top, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fstatat", top))?;
+        let mut owners = Owners { top: top.into(), of_top: (stat.st_uid, stat.st_gid), ..Owners::default() };
+        let mut linked = BTreeMap::new();
+        each(top, &mut |path, _, _, stat| {
+            let owner = (stat.st_uid, stat.st_gid);
+            if owner != owners.of_top {
+                owners.exceptions.insert(path.as_os_str().to_owned(), owner);
+            }
+            if stat.st_nlink > 1 && stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
+                *linked.entry((stat.st_dev, stat.st_ino)).or_insert(stat.st_nlink) -= 1;
+            }
+            Ok(())
+        })?;
+        owners.shared = linked.into_iter().filter(|(_, elsewhere)| *elsewhere > 0).map(|(inode, _)| inode).collect();
+        Ok(owners)
+    }
+
+    /// Gives the tree to the command, never across symbolic links, hard links to the outside, or mounts.
+    pub fn give(&self, uid: Uid, gid: Gid) -> Result<(), WorkspaceError> {
         each(&self.top, &mut |path, dir, name, stat| {
-            let (uid, gid) = self.exceptions.get(path.as_os_str()).copied().unwrap_or(self.of_top);
-            change(dir, name, path, stat, Uid::from_raw(uid), Gid::from_raw(gid))
+            if self.shared.contains(&(stat.st_dev, stat.st_ino)) {
+                return Ok(());
+            }
+            change(dir, name, path, stat, uid, gid)
         })
     }
 
-    /// The state as lines for a file beside the ledger, from which [`Owners::parse`] restores it after a crash.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut entry = |path: &[u8], (uid, gid): (u32, u32)| {
-            out.extend_from_slice(format!("{uid} {gid} ").as_bytes());
-            out.extend_from_slice(path);
-            out.push(0);
-        };
-        entry(self.top.as_os_str().as_bytes(), self.of_top);
-        for (path, owner) in &self.exceptions {
-            entry(path.as_bytes(), *owner);
-        }
-        out
-    }
-
-    /// Reads what [`Owners::to_bytes`] wrote; `None` where it is torn.
-    pub fn parse(bytes: &[u8]) -> Option<Owners> {
-        let body = bytes.strip_suffix(&[0])?;
-        let mut entries = body.split(|b| *b == 0).map(|entry| {
-            let mut fields = entry.splitn(3, |b| *b == b' ');
-            let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<u32>().ok();
-            let owner = (number()?, number()?);
-            Some((OsString::from_vec(fields.next()?.to_vec()), owner))
+    /// Puts the owners back. What the command, whose uid is `of`, made is given to the top's owner; what others made or
+    /// took meanwhile is theirs.
+    pub fn restore(&self, of: Uid) -> Result<(), WorkspaceError> {
+        let restored = each(&self.top, &mut |path, dir, name, stat| {
+            if stat.st_uid != of.as_raw() {
+                return Ok(());
+            }
+            let (uid, gid) = self.exceptions.get(path.as_os_str()).copied().unwrap_or(self.of_top);
+            change(dir, name, path, stat, Uid::from_raw(uid), Gid::from_raw(gid))
         });
-        let (top, of_top) = entries.next()??;
-        let exceptions = entries.collect::<Option<BTreeMap<_, _>>>()?;
-        Some(Owners { top: top.into(), of_top, exceptions })
+        restored
+            .or_else(|error| if error.errno == Errno::ENOENT && error.path == self.top { Ok(()) } else { Err(error) })
     }
 }
 
@@ -210,10 +204,23 @@ fn each(top: &Path, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
     let fd = open(top, flags, Mode::empty()).map_err(failed("open", top))?;
     let stat = fstat(&fd).map_err(failed("fstat", top))?;
     visit(top, fd.as_fd(), Path::new("."), &stat)?;
-    descend(fd, top, stat.st_dev, visit)
+    let mount = mount_of(&fd, Path::new("")).map_err(failed("statx", top))?;
+    descend(fd, top, mount, visit)
 }
 
-fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
+/// The id of the mount that holds a name. A device number would not do: overlayfs shows files with other ones than their
+/// directories, and a bind mount with the same.
+fn mount_of(dir: &OwnedFd, name: &Path) -> Result<u64, Errno> {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+    let answer = statx(dir, name, flags, StatxFlags::MNT_ID).map_err(|e| Errno::from_raw(e.raw_os_error()))?;
+    match StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::MNT_ID) {
+        true => Ok(answer.stx_mnt_id),
+        false => Err(Errno::ENOSYS),
+    }
+}
+
+fn descend(fd: OwnedFd, path: &Path, mount: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
     let mut dir = Dir::from_fd(fd.try_clone().map_err(|_| failed("dup", path)(Errno::EMFILE))?)
         .map_err(failed("opendir", path))?;
     let mut subdirectories = Vec::new();
@@ -229,8 +236,10 @@ fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Resu
             Err(Errno::ENOENT) => continue,
             Err(errno) => return Err(failed("fstatat", &full)(errno)),
         };
-        if stat.st_dev != device {
-            continue;
+        match mount_of(&fd, &name) {
+            Ok(holding) if holding == mount => {}
+            Ok(_) | Err(Errno::ENOENT) => continue,
+            Err(errno) => return Err(failed("statx", &full)(errno)),
         }
         visit(&full, fd.as_fd(), &name, &stat)?;
         if entry.file_type() == Some(Type::Directory) || stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
@@ -241,7 +250,7 @@ fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Resu
         let full = path.join(&name);
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         match nix::fcntl::openat(&fd, &name, flags, Mode::empty()) {
-            Ok(below) => descend(below, &full, device, visit)?,
+            Ok(below) => descend(below, &full, mount, visit)?,
             // Gone or exchanged while we looked: nothing of it is ours to change.
             Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => {}
             Err(errno) => return Err(failed("openat", &full)(errno)),
@@ -256,7 +265,7 @@ fn descend(fd: OwnedFd, path: &Path, device: u64, visit: &mut Visit<'_>) -> Resu
 /// sandbox it is void (nosuid, no_new_privs); outside it would not be.
 pub fn clear_new_set_ids(top: &Path, since: i64) -> Result<u64, WorkspaceError> {
     let mut cleared = 0;
-    each(top, &mut |path, dir, name, stat| {
+    let walked = each(top, &mut |path, dir, name, stat| {
         let set_id = stat.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0;
         let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
         if regular && set_id && stat.st_ctime >= since && (stat.st_uid == 0 || stat.st_gid == 0) {
@@ -267,8 +276,11 @@ pub fn clear_new_set_ids(top: &Path, since: i64) -> Result<u64, WorkspaceError> 
             cleared += 1;
         }
         Ok(())
-    })?;
-    Ok(cleared)
+    });
+    match walked {
+        Err(error) if error.errno == Errno::ENOENT && error.path == top => Ok(0),
+        walked => walked.map(|()| cleared),
+    }
 }
 
 #[cfg(test)]
@@ -297,16 +309,29 @@ mod tests {
         std::fs::write(top.path().join("sub/file"), "").unwrap();
         symlink(outside.path(), top.path().join("sub/link")).unwrap();
         std::os::unix::fs::chown(top.path().join("sub/file"), Some(7), Some(8)).unwrap();
-        let owners = take(top.path(), Uid::from_raw(10001), Gid::from_raw(10001)).unwrap();
+        let inside = top.path().join("inside");
+        std::fs::write(&inside, "").unwrap();
+        std::fs::hard_link(&inside, top.path().join("sub/inside")).unwrap();
+        let other_top = tempfile::tempdir_in(top.path().parent().unwrap()).unwrap();
+        std::fs::write(other_top.path().join("elsewhere"), "").unwrap();
+        std::fs::hard_link(other_top.path().join("elsewhere"), top.path().join("sub/elsewhere")).unwrap();
+        let owners = Owners::read(top.path()).unwrap();
+        owners.give(Uid::from_raw(10001), Gid::from_raw(10001)).unwrap();
         let owner = |p: PathBuf| std::fs::symlink_metadata(p).map(|m| (m.uid(), m.gid())).unwrap();
         assert_eq!(owner(top.path().join("sub/file")), (10001, 10001));
         assert_eq!(owner(top.path().join("sub/link")), (10001, 10001));
         assert_eq!(owner(outside.path().join("kept")), (0, 0));
+        assert_eq!(owner(other_top.path().join("elsewhere")), (0, 0), "it has a name outside of the tree");
+        assert_eq!(owner(inside), (10001, 10001));
+        let others = top.path().join("of another");
+        std::fs::write(&others, "").unwrap();
+        std::os::unix::fs::chown(&others, Some(33), Some(33)).unwrap();
         let suid = top.path().join("sub/new");
         std::fs::write(&suid, "").unwrap();
         std::os::unix::fs::chown(&suid, Some(10001), Some(10001)).unwrap();
         std::fs::set_permissions(&suid, std::fs::Permissions::from_mode(0o4755)).unwrap();
-        Owners::parse(&owners.to_bytes()).unwrap().restore().unwrap();
+        owners.restore(Uid::from_raw(10001)).unwrap();
+        assert_eq!(owner(others), (33, 33));
         assert_eq!(owner(top.path().join("sub/file")), (7, 8));
         assert_eq!(owner(top.path().join("sub")), (0, 0));
         assert_eq!(owner(suid.clone()), (0, 0));

@@ -68,14 +68,14 @@ struct Entry {
 
 /// What opening a ledger has made.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(crate) struct Made {
     directories: Vec<Entry>,
     file: Option<Entry>,
 }
 
 impl Made {
     /// Removes the file, if its name still means `file`, and then each directory that was made and is empty again.
-    pub(super) fn remove(self, file: &OwnedFd) -> Result<(), LedgerError> {
+    pub(crate) fn remove(self, file: &OwnedFd) -> Result<(), LedgerError> {
         if let Some(entry) = self.file {
             let ours = fstat(file).map_err(|cause| failed("fstat", &entry.path, cause))?;
             match fstatat(&entry.dir, entry.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -109,7 +109,7 @@ fn failed(call: &'static str, path: &Path, cause: Errno) -> LedgerError {
 }
 
 /// Makes the file, 0600, and the directories above it that are missing, 0700. On failure nothing that was made stays.
-pub(super) fn create(path: &Path) -> Result<(OwnedFd, Made), LedgerError> {
+pub(crate) fn create(path: &Path) -> Result<(OwnedFd, Made), LedgerError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(LedgerError::NoName { path: path.to_owned() });
     };

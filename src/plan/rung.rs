@@ -1,7 +1,7 @@
 //! Rungs: each carries every restriction of a policy by mechanisms of its own, or says what it lacks. They are tried in
 //! order of strength, and a policy is never carried in part.
 
-use crate::host::{Facts, NET_ADMIN, SETPCAP, SYS_ADMIN};
+use crate::host::{CHOWN, Facts, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 use crate::policy::{Axis, Policy, Posture};
 use std::fmt;
 
@@ -133,7 +133,12 @@ impl Rung for Full {
                 mounts().map(|()| "private mount namespace, mount_setattr recursive, EROFS")
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => mounts().map(|()| "empty masks mounted over"),
-            Restriction::Account => mounts().map(|()| "setresuid, no groups, account files mounted over"),
+            Restriction::Account => {
+                for (number, name) in [(CHOWN, "CHOWN"), (SETGID, "SETGID"), (SETUID, "SETUID")] {
+                    capability(number, name)?;
+                }
+                mounts().map(|()| "setresuid, no groups, account files mounted over")
+            }
             Restriction::Keyring => Ok("a new session keyring"),
             Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
             Restriction::SetIdExecution => mounts().map(|()| "no_new_privs, nosuid on every mount"),

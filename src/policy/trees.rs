@@ -30,19 +30,23 @@ impl Trees {
     ///
     /// The lists are lexical and sorted; whether a path exists, or is a link, is the plan's to find out.
     pub fn of(policy: &Policy, home: &Path) -> Trees {
-        let mut read_only: Vec<PathBuf> = match policy.filesystem.posture {
+        let asked = &policy.filesystem;
+        let mut writable: Vec<PathBuf> = WRITABLE.iter().map(PathBuf::from).collect();
+        writable.extend(asked.writable.iter().chain(&asked.workspace).map(|path| path.resolve(home)));
+        let mut read_only: Vec<PathBuf> = match asked.posture {
             Posture::Open => {
                 return Trees { read_only: vec![], writable: vec![], read_only_within: vec![] };
             }
-            // A home elsewhere than in /root and /home is one of "the homes" all the same.
-            Posture::Restricted => PROTECTED.iter().map(PathBuf::from).chain([home.to_owned()]).collect(),
+            // A home elsewhere than in /root and /home is one of "the homes" all the same, unless it lies in what is the
+            // command's to write (/tmp, a workspace). / is nobody's home, but what accounts without one have in their entry.
+            Posture::Restricted => {
+                let apart = home != Path::new("/") && !writable.iter().any(|place| home.starts_with(place));
+                PROTECTED.iter().map(PathBuf::from).chain(apart.then(|| home.to_owned())).collect()
+            }
             Posture::Locked => vec![PathBuf::from("/")],
         };
-        let asked = &policy.filesystem;
-        let mut writable: Vec<PathBuf> = WRITABLE.iter().map(PathBuf::from).collect();
         writable.extend(WRITABLE_IN_HOME.map(|name| home.join(name)));
         writable.extend(policy.harness().state.iter().map(|state| state.path.resolve(home)));
-        writable.extend(asked.writable.iter().chain(&asked.workspace).map(|path| path.resolve(home)));
         let mut read_only_within: Vec<PathBuf> = asked.read_only.iter().map(|path| path.resolve(home)).collect();
         // What is asked to be read-only wins over a default that says otherwise.
         writable.retain(|path| !read_only_within.contains(path));
@@ -60,7 +64,7 @@ impl Trees {
             holding.map(|tree| tree.components().count()).max()
         };
         let read_only = depth(&self.read_only).max(depth(&self.read_only_within));
-        // Where a path stands in both lists it was named writable: a home of / or /tmp, say.
+        // Where a path stands in both lists it was named writable.
         read_only.is_none() || depth(&self.writable) >= read_only
     }
 }
@@ -107,6 +111,21 @@ mod tests {
             ("/userdata", true),
         ] {
             assert_eq!(trees.admit_write(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_home_in_what_is_writable_is_writable() {
+        let policy = Policy::load(&PolicyArg::Level(Level::NistHigh), &Layer::default()).unwrap();
+        for (home, path, expected) in [
+            ("/tmp", "/tmp/x", true),
+            ("/workspace/dev", "/workspace/dev/x", true),
+            ("/", "/userdata", true),
+            ("/", "/usr/x", false),
+            ("/data/dev", "/data/dev/x", false),
+            ("/data/dev", "/data/dev/.cache/x", true),
+        ] {
+            assert_eq!(Trees::of(&policy, Path::new(home)).admit_write(Path::new(path)), expected, "{home} {path}");
         }
     }
 

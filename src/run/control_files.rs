@@ -2,13 +2,13 @@
 
 use crate::cli::{LedgerPlace, RunArgs};
 use crate::error::{Error, call};
-use crate::host::Facts;
+use crate::host::{Facts, real_path};
 use crate::ledger::{Ledger, LedgerTarget, RunId, control_path_is_safe};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::supervise::ledger_mode;
 use crate::sys;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What is masked from the command beside the ledger: the policy's file and this program's own.
@@ -44,22 +44,6 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
             .map_err(|fault| Error::ControlFile { what, fault })?;
     }
     Ok(())
-}
-
-/// The path with the links of its longest existing part resolved.
-fn real_path(path: &Path) -> PathBuf {
-    let mut missing: Vec<&OsStr> = Vec::new();
-    let mut at = path;
-    loop {
-        match (at.canonicalize(), at.parent(), at.file_name()) {
-            (Ok(real), _, _) => return missing.iter().rev().fold(real, |base, name| base.join(name)),
-            (Err(_), Some(parent), Some(name)) => {
-                missing.push(name);
-                at = parent;
-            }
-            (Err(_), _, _) => return path.to_owned(),
-        }
-    }
 }
 
 /// Opens the ledger; with it, what of it is to be masked.

@@ -13,6 +13,12 @@ pub const RINGFENCE: &str = "/usr/local/bin/ringfence";
 /// An unprivileged uid that the suite uses where it needs the same attempt without ringfence.
 pub const NOBODY: u32 = 12_345;
 
+/// An unprivileged uid of this process alone. All boxes share the machine's process table, and a run as a user who has
+/// processes is refused, so a test that gives `--user` must not share the uid with another one.
+pub fn own_user() -> u32 {
+    200_000 + std::process::id()
+}
+
 /// A closed world whose box has ringfence, and servers outside.
 pub struct Fence {
     pub internet: Internet,
@@ -41,6 +47,7 @@ impl Fence {
     /// Ringfence in the box of a world that stands.
     pub fn of(world: World, internet: Internet) -> Fence {
         world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
+        take_uids_apart(&world);
         Fence { internet, world, runs: AtomicU32::new(0) }
     }
 
@@ -76,8 +83,13 @@ impl Fence {
 
     /// The same script as an unprivileged user in the same box, without ringfence.
     pub fn as_nobody(&self, script: &str) -> Said {
+        self.as_user(NOBODY, script)
+    }
+
+    /// The same script as the given user, who has the group of the same number and no other.
+    pub fn as_user(&self, uid: u32, script: &str) -> Said {
         let mut command = self.world.command("setpriv");
-        let id = NOBODY.to_string();
+        let id = uid.to_string();
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "bash", "-c", script]);
         Said::from(self.world.output(command))
     }
@@ -127,6 +139,16 @@ impl Ended {
     pub fn value(&self, key: &str) -> &str {
         value(&self.said, key)
     }
+}
+
+/// The worlds of tests that run side by side share the machine's processes, and a run ends all processes of its uid. So
+/// each world's accounts take up another number of those that ringfence would give its command first.
+fn take_uids_apart(world: &World) {
+    let taken = 0..std::process::id() % 900;
+    let lines: String = taken.map(|n| format!("taken{n}:x:{0}:{0}::/:/bin/false\n", 10_001 + n)).collect();
+    let mut passwd = world.read("/etc/passwd").unwrap_or_default();
+    passwd.extend_from_slice(lines.as_bytes());
+    world.write("/etc/passwd", passwd, 0o644);
 }
 
 /// The value of a line `KEY=VALUE` of the standard output.

@@ -1,0 +1,40 @@
+//! Single system calls made in the box, by a static program of the suite's own that needs nothing of the image.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use world::World;
+
+/// Where the program lies in the box.
+pub const ATTEMPTS: &str = "/usr/local/bin/attempts";
+
+/// Puts the program into a world's box.
+pub fn install(world: &World) {
+    world.write(ATTEMPTS, program(), 0o755);
+}
+
+/// The program, compiled once a process.
+pub fn program() -> &'static [u8] {
+    static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attempts/attempts.c");
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let binary = directory.path().join("attempts");
+        let mut cc = Command::new("cc");
+        cc.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&binary).arg(source);
+        let said = cc.output().expect("cc is installed (.ci/deps)");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        std::fs::read(&binary).expect("read what cc made")
+    })
+}
+
+/// Lines `WHAT OUTCOME`, in order.
+pub fn outcomes(text: &str) -> Vec<(&str, &str)> {
+    text.lines().map(|line| line.rsplit_once(' ').unwrap_or_else(|| panic!("no outcome in {line:?}"))).collect()
+}
+
+/// The outcomes that are not the expected one.
+pub fn others<'a>(text: &'a str, expected: &str) -> Vec<(&'a str, &'a str)> {
+    outcomes(text).into_iter().filter(|(_, outcome)| *outcome != expected).collect()
+}
