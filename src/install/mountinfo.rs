@@ -102,12 +102,13 @@ pub fn reachable(mounts: &[Mount]) -> Vec<&Mount> {
     };
     let chains: Vec<Vec<u32>> = mounts.iter().map(ancestors).collect();
     let covers = |upper: usize, lower: usize| {
-        // `upper` hides `lower` when it sits on one of lower's ancestors (or on lower itself), at or above lower's point,
-        // without being one of lower's ancestors.
-        upper != lower
-            && !chains[lower].contains(&mounts[upper].id)
-            && chains[lower].contains(&mounts[upper].parent)
-            && under(&mounts[lower].point, &mounts[upper].point)
+        // `upper` hides `lower` when it sits on one of lower's ancestors (or on lower itself), without being one of them,
+        // at or above the point where the way from there to `lower` goes on: a mount further down is not met on that way.
+        let chain = &chains[lower];
+        let Some(at) = chain.iter().position(|id| *id == mounts[upper].parent) else { return false };
+        let next = chain[at.saturating_sub(1)];
+        let next = mounts.iter().find(|mount| mount.id == next).unwrap_or(&mounts[lower]);
+        !chain.contains(&mounts[upper].id) && under(&next.point, &mounts[upper].point)
     };
     (0..mounts.len())
         .filter(|lower| !(0..mounts.len()).any(|upper| covers(upper, *lower)))
@@ -199,6 +200,19 @@ mod tests {
         // 2 lies below the /usr that 3 covers. 4 and 5 stack on one point of 3; neither is the other's ancestor in this
         // text, so both are kept: the judgement of each is then the stricter reading.
         assert!(ids.contains(&1) && ids.contains(&3) && !ids.contains(&2), "{ids:?}");
+    }
+
+    #[test]
+    fn a_mount_that_a_covering_mount_hides_hides_nothing() {
+        // 3 covers /srv, 2 with it; 5 lies on the copy of 2 that came with 3.
+        let text = b"1 0 0:1 / / rw - ext4 d rw\n\
+            2 1 0:2 / /srv/data rw - tmpfs d rw\n\
+            3 1 0:1 /srv /srv ro - ext4 d rw\n\
+            4 3 0:2 / /srv/data ro - tmpfs d rw\n\
+            5 4 0:3 /mask /srv/data/file ro - tmpfs d rw\n";
+        let mounts = parse(text).unwrap();
+        let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
+        assert_eq!(ids, [1, 3, 4, 5]);
     }
 
     proptest::proptest! {
