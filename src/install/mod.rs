@@ -426,5 +426,6 @@ fn surroundings(
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
         scopes: plan.scopes,
+        outside_socket: String::new(),
     }
 }
