@@ -171,6 +171,23 @@ fn a_control_sockets_path_is_masked_where_the_filesystem_is_locked() {
     assert_eq!((broker.heard().0, tcp.arrivals().len()), (1, 1), "{ended}");
 }
 
+/// What `restricted` leaves in reach is named before the run: a name service's socket carries names outside, too.
+#[test]
+fn the_plan_names_every_socket_that_the_command_could_reach() {
+    let fence = Fence::new();
+    let paths = ["/run/names/socket", "/run/x/bus", "/tmp/agent.sock"];
+    let brokers = paths.map(|path| Broker::start(&fence.world, path));
+    let closed = "/run/closed/socket";
+    let _closed = Broker::start(&fence.world, closed);
+    let said = fence.as_root("chmod 700 /run/closed; ringfence plan --policy nist-high; ringfence plan --json");
+    assert_eq!(said.code, Some(0), "{said}");
+    for path in paths {
+        assert!(said.out.contains(&format!("reachable unix socket: {path}\n")), "{path}: {said}");
+    }
+    assert!(!said.out.contains(closed), "{said}");
+    assert!(brokers.iter().all(|broker| broker.heard() == (0, 0)), "looking is not asking");
+}
+
 /// An inet socket that is already open is nobody's but its opener's: none is let in by stdio.
 #[test]
 fn an_open_connection_on_stdio_is_refused_before_anything_starts() {
