@@ -433,5 +433,6 @@ fn surroundings(
         callers_environment: invocation.environment.clone(),
         passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
+        outside_socket: String::new(),
     }
 }
