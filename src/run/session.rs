@@ -8,6 +8,7 @@ use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Start}
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
+use crate::probe::evidence::Heard;
 use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
 use crate::supervise::{AbortCause, Watchman};
@@ -114,20 +115,23 @@ impl Session {
         Ok(self.watchman.await_notice(&mut self.installation, &mut self.ledger, patience, wanted)?)
     }
 
-    /// Sees that the firewall's log told of what the probes had refused; from here on what it tells is recorded.
-    pub fn begin_recording(&mut self) -> Result<(), Error> {
-        self.installation.evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
-        let counters = match &self.installation.wall {
+    /// What the enforcing parts have told of what the probes had refused; from here on what they tell is recorded.
+    pub fn begin_recording(&mut self) -> Result<Heard, Error> {
+        let Installation { evidence, wall, .. } = &mut self.installation;
+        evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
+        let counters = match wall {
             Some(wall) => wall.counters().map_err(AbortCause::from)?,
             None => Vec::new(),
         };
         let refused: u64 = counters.iter().map(|c| c.packets).sum();
-        let told: u64 = self.installation.evidence.logged().values().sum();
-        if self.installation.wall.is_some() && (refused == 0 || told != refused) {
-            return Err(Error::NoEvidence { refused, told });
-        }
-        self.installation.evidence.begin(&counters);
-        Ok(())
+        let told: u64 = evidence.logged().values().sum();
+        let heard = Heard {
+            firewall: evidence.log().map(|_| (refused, told)),
+            connects: evidence.connects().clone(),
+            proxy: evidence.reports().map(|_| evidence.reported()),
+        };
+        evidence.begin(&counters);
+        Ok(heard)
     }
 
     /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.

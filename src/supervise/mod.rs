@@ -109,6 +109,7 @@ impl Watchman {
             }
             if ledger.is_losing() {
                 ledger.retry();
+                installation.evidence.hold_egress_while_losing(ledger)?;
             }
             if self.signals.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(AbortCause::AskedToEnd);
