@@ -74,6 +74,26 @@ impl Console {
         }
     }
 
+    /// Waits for the shell to have the terminal again after a stop. What is typed while the kernel still flushes its input for
+    /// the key that stopped the job (termios(3), NOFLSH) may be lost, so it is asked until it answers.
+    fn see_stopped(&mut self) {
+        self.see("Stopped");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.type_in("echo at''hand\n");
+            let shown = self.screen.0.lock().expect("no panic");
+            let (shown, _) = self
+                .screen
+                .1
+                .wait_timeout_while(shown, Duration::from_millis(300), |shown| !shown[self.read..].contains("athand"))
+                .expect("no panic");
+            if shown[self.read..].contains("athand") {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the shell does not answer: {:?}", &shown[self.read..]);
+        }
+    }
+
     fn end(mut self) {
         self.type_in("exit\n");
         until("the shell's end", || self.child.try_wait().expect("wait").is_some());
@@ -128,7 +148,7 @@ fn a_stop_is_the_shells_to_see_and_to_undo() {
     console.type_in(&format!("{command}\n"));
     console.see("ready;");
     console.type_in("\x1a");
-    console.see("Stopped");
+    console.see_stopped();
     console.type_in("jobs; echo list''ed\n");
     assert!(console.see("listed").contains("Stopped"));
     console.type_in("fg\n");
@@ -137,7 +157,7 @@ fn a_stop_is_the_shells_to_see_and_to_undo() {
     console.see("line one");
     // Once more, and on in the background: the terminal stays with the shell.
     console.type_in("\x1a");
-    console.see("Stopped");
+    console.see_stopped();
     console.type_in("bg\n");
     console.see("cont;");
     // There it reads from the terminal, which is not its own: it is stopped for that, and so is the job.
@@ -214,7 +234,7 @@ fn a_pipeline_and_a_script_keep_the_terminal_for_all_of_them() {
     // The shell sees the script stop, and lets all go on before some of them have noticed.
     for _ in 0..4 {
         console.type_in("\x1a");
-        console.see("Stopped");
+        console.see_stopped();
         console.type_in("fg\n");
         console.see("cont;");
     }
