@@ -177,6 +177,8 @@ impl Databases {
                 None => {
                     let mut identity = self.dedicated(uid);
                     identity.home = format!("/home/{NAME}-{uid}").into();
+                    // The number is the caller's choice, so others may have processes of it.
+                    identity.dedicated = false;
                     identity
                 }
             }

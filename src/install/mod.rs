@@ -6,6 +6,7 @@ pub mod mountinfo;
 pub mod mounts;
 pub mod proxy;
 pub mod reserve;
+mod stage_process;
 mod tool_files;
 pub mod undo;
 pub mod workspace;
@@ -24,9 +25,10 @@ use crate::policy::environment;
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use crate::policy::{Posture, Trees};
 use crate::probe::{Suite, Surroundings};
-use crate::stage::{Notice, Stage};
+use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
+use account::Identity;
 use firewall::{FirewallError, Wall, WallSpec, Watch};
 use ipnet::IpNet;
 use mounts::MountPlan;
@@ -36,11 +38,13 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
+pub use stage_process::StageProcess;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use undo::{Undo, UndoError, UndoFile};
@@ -129,19 +133,20 @@ pub struct Installation {
     pub watch: Option<Watch>,
     /// The stage.
     pub stage: Option<StageProcess>,
-}
-
-/// The stage, seen from the supervisor.
-#[derive(Debug)]
-pub struct StageProcess {
-    /// Its process id.
-    pub pid: Pid,
-    /// Orders to it and notices from it.
-    pub channel: Channel,
+    /// Whom the command runs as.
+    identity: Option<Identity>,
+    /// Children that this program was started with, which are none of the run's.
+    strangers: Vec<Pid>,
 }
 
 impl Installation {
-    /// Puts the plan in force. What is in force when a step fails is left in `self`, to be taken down.
+    /// Nothing yet, in a process that was started with these children.
+    pub fn beside(strangers: Vec<Pid>) -> Installation {
+        Installation { strangers, ..Installation::default() }
+    }
+
+    /// Puts the plan in force, up to what the stage does: it says when it is ready. What is in force when a step fails is
+    /// left in `self`, to be taken down.
     pub fn put_up(
         &mut self,
         run: &str,
@@ -239,34 +244,35 @@ impl Installation {
             terminal: Terminal::of_caller(),
         };
         let (ours, theirs) = Channel::pair()?;
+        let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
-                // Of the supervisor's descriptors the stage keeps none: its end of the channel would never close.
-                drop(ours);
-                self.forget();
-                let status = stage.live(theirs, || match &mounts {
-                    Some(plan) => {
-                        mounts::enter(plan, facts.id_mapping.as_ref().map(AsFd::as_fd)).map_err(|e| e.to_string())
-                    }
-                    None => Ok(()),
-                });
-                sys::exit_now(status);
+                // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
+                // and the supervisor's end of the channel would never close.
+                let kept = [
+                    Some(theirs.as_fd().as_raw_fd()),
+                    id_mapping.map(|fd| fd.as_raw_fd()),
+                    stage.terminal.as_ref().map(Terminal::number),
+                ];
+                let kept: Vec<RawFd> = kept.into_iter().flatten().collect();
+                if sys::close_all_but(&kept).is_err() {
+                    sys::exit_now(1);
+                }
+                // What lies further up the stack owns descriptors that are closed now, and must not run here.
+                let lived = catch_unwind(AssertUnwindSafe(|| {
+                    stage.live(theirs, || match &mounts {
+                        Some(plan) => mounts::enter(plan, id_mapping).map_err(|e| e.to_string()),
+                        None => Ok(()),
+                    })
+                }));
+                sys::exit_now(lived.unwrap_or(1));
             }
             Fork::Parent(pid) => {
-                drop(theirs);
-                let stage = self.stage.insert(StageProcess { pid, channel: ours });
-                match stage.channel.receive()? {
-                    Notice::Ready => Ok(()),
-                    Notice::Failed(cause) => Err(InstallError::Stage(cause)),
-                    other => Err(InstallError::Stage(format!("it said {other:?} before it was ready"))),
-                }
+                self.identity = plan.identity.clone();
+                self.stage = Some(StageProcess { pid, channel: ours });
+                Ok(())
             }
         }
-    }
-
-    /// In a forked child: closes what is the supervisor's alone.
-    fn forget(&mut self) {
-        *self = Installation::default();
     }
 
     /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
@@ -274,9 +280,10 @@ impl Installation {
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
-        if let Some(stage) = self.stage.take() {
-            note(stage.end());
-        }
+        let emptied = match self.stage.take() {
+            Some(stage) => self.end_sandbox(stage),
+            None => Ok(()),
+        };
         match self.evidence.collect(ledger) {
             Ok(()) => {}
             // It was taken for the reason of the abort already, or it has nothing to say any more.
@@ -291,8 +298,12 @@ impl Installation {
             self.watch = None;
             let counted = wall.counters().map_err(|e| e.to_string());
             note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
-            note(wall.remove().map_err(|e| e.to_string()));
+            // It stays as long as there is anything to hold; the next run clears it.
+            if emptied.is_ok() {
+                note(wall.remove().map_err(|e| e.to_string()));
+            }
         }
+        note(emptied);
         let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
         if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
             note(file.remove().map_err(|e| e.to_string()));
@@ -306,22 +317,6 @@ impl Installation {
     /// The proxy's process id.
     pub fn proxy_pid(&self) -> Option<Pid> {
         self.proxy.map(|(pid, _)| pid)
-    }
-}
-
-impl StageProcess {
-    /// Closes the channel, upon which the stage ends every process of the sandbox and then itself, and waits for that.
-    fn end(self) -> Result<(), String> {
-        let StageProcess { pid, channel } = self;
-        channel.close_our_side().map_err(|e| e.to_string())?;
-        loop {
-            match channel.receive::<Notice>() {
-                Ok(_) => {}
-                Err(ChannelError::Closed) => break,
-                Err(error) => return Err(format!("stage: {error}")),
-            }
-        }
-        reap(pid)
     }
 }
 

@@ -405,7 +405,7 @@ fn executed(path: &str) -> String {
             Ok(WaitStatus::Exited(_, bits)) => format!("status {bits}"),
             other => format!("{other:?}"),
         },
-        Err(errno) => name_of(errno),
+        Err(errno) => format!("fork: {}", name_of(errno)),
     }
 }
 
@@ -431,7 +431,7 @@ fn in_child(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
                 (_, ended) => vec![format!("the child ended with {ended:?}")],
             }
         }
-        Err(errno) => vec![name_of(errno)],
+        Err(errno) => vec![format!("fork: {}", name_of(errno))],
     }
 }
 
