@@ -276,8 +276,7 @@ impl Probed {
             _ => None,
         })?;
         launched?;
-        session.command_runs();
-        Ok(())
+        session.command_runs()
     }
 }
 

@@ -421,3 +421,13 @@ pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
     owned(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }))
 }
+
+/// Sets the options that each IPv4 header of the socket's packets carries (ip(7), IP_OPTIONS).
+pub fn set_ip_options(socket: BorrowedFd<'_>, options: &[u8]) -> Result<()> {
+    let length = libc::socklen_t::try_from(options.len()).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the options outlive the call, and the length is theirs.
+    Errno::result(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_OPTIONS, options.as_ptr().cast(), length)
+    })
+    .map(|_| ())
+}

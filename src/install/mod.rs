@@ -298,11 +298,14 @@ impl Installation {
         }
         if let Some(wall) = self.wall.take() {
             self.watch = None;
-            let counted = wall.counters().map_err(|e| e.to_string());
-            note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
+            let held_against = match wall.counters() {
+                Ok(counters) => self.evidence.reconcile(&counters, ledger),
+                Err(cause) => self.evidence.uncounted(&cause, ledger),
+            };
+            note(held_against.map_err(|e| e.to_string()));
             // It stays as long as there is anything to hold; the next run clears it.
             if emptied.is_ok() {
-                note(wall.remove().map_err(|e| e.to_string()));
+                note(wall.remove_if_there().map_err(|e| e.to_string()));
             }
         }
         note(emptied);
@@ -430,5 +433,6 @@ fn surroundings(
         callers_environment: invocation.environment.clone(),
         passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
+        outside_socket: String::new(),
     }
 }

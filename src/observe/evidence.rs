@@ -56,6 +56,8 @@ pub struct Evidence {
     connects: BTreeSet<SocketAddr>,
     /// Whether the command runs: what is refused before that was tried by the probes.
     recording: bool,
+    /// Whether the proxy was told to admit nothing new.
+    holding: bool,
     /// The counters when recording began.
     baseline: BTreeMap<String, u64>,
 }
@@ -102,7 +104,16 @@ impl Evidence {
     /// Takes in what is there.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         self.collect_log(ledger)?;
+        self.hold_egress_while_losing(ledger)?;
         self.collect_reports(ledger)
+    }
+
+    /// Lets the proxy admit new egress only while the ledger takes what there is to write.
+    pub fn hold_egress_while_losing(&mut self, ledger: &Ledger) -> Result<(), EvidenceError> {
+        match &self.reports {
+            Some(reports) => Ok(hold_while_losing(reports, &mut self.holding, ledger)?),
+            None => Ok(()),
+        }
     }
 
     fn collect_reports(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
@@ -122,6 +133,8 @@ impl Evidence {
                         Report::Denial(denial) => Body::Denial(denial),
                         Report::Infrastructure(failure) => Body::Infrastructure(failure),
                     })?;
+                    // Before the answer, which may be what lets the next request come.
+                    hold_while_losing(reports, &mut self.holding, ledger)?;
                 }
                 reports.acknowledge(id)?;
             }
@@ -190,6 +203,16 @@ impl Evidence {
         Ok(())
     }
 
+    /// The firewall's counters cannot be read any more: what its log may have missed is unknown.
+    pub fn uncounted(&self, cause: &FirewallError, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let cause = format!("what the firewall refused cannot be held against its log: {cause}");
+        for axis in [Axis::Network, Axis::Privilege] {
+            let source = "firewall-counter".to_owned();
+            ledger.append(Body::Gap(Gap { axis: Some(axis), source, lost: self.lost, cause: cause.clone() }))?;
+        }
+        Ok(())
+    }
+
     /// Holds the firewall's own counters against what its log has told of; each difference is a gap.
     pub fn reconcile(&self, counters: &[RuleCounter], ledger: &mut Ledger) -> Result<(), EvidenceError> {
         for counter in counters {
@@ -204,5 +227,18 @@ impl Evidence {
             }
         }
         Ok(())
+    }
+}
+
+fn hold_while_losing(reports: &ReportReceiver, holding: &mut bool, ledger: &Ledger) -> io::Result<()> {
+    let losing = ledger.is_losing();
+    if losing == *holding {
+        return Ok(());
+    }
+    *holding = losing;
+    match reports.hold(losing) {
+        // It has ended, which is seen when its reports are read to their end.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
     }
 }

@@ -21,8 +21,6 @@ pub const SET_ID: &str = "/proc/fs/set-id";
 pub const FILE_CAPABILITY: &str = "/proc/fs/file-capability";
 /// The program without either.
 pub const PLAIN: &str = "/proc/fs/plain";
-/// The abstract socket's name.
-pub const OUTSIDE: &[u8] = b"preflight-outside";
 
 /// The bait while it is up.
 #[derive(Debug, Default)]
@@ -36,8 +34,8 @@ fn fail(call: &'static str) -> impl FnOnce(Errno) -> String {
 }
 
 impl Arena {
-    /// Puts the bait up.
-    pub fn put_up() -> Result<Arena, String> {
+    /// Puts the bait up; `outside_name` is the abstract socket's name.
+    pub fn put_up(outside_name: &str) -> Result<Arena, String> {
         let tree = sys::new_tmpfs(0o755, sys::ATTR_NODEV).map_err(fail("fsmount"))?;
         program(&tree, "plain", 0o755)?;
         program(&tree, "set-id", 0o6755)?;
@@ -48,13 +46,9 @@ impl Arena {
         sys::move_mount(tree.as_fd(), point.as_fd()).map_err(fail("move_mount"))?;
         let outside =
             socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
-        let name = UnixAddr::new_abstract(OUTSIDE).map_err(fail("bind"))?;
-        match bind(outside.as_raw_fd(), &name) {
-            Ok(()) => listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?,
-            // Another run's bait in the same network namespace serves as well.
-            Err(Errno::EADDRINUSE) => {}
-            Err(errno) => return Err(fail("bind")(errno)),
-        }
+        let name = UnixAddr::new_abstract(outside_name.as_bytes()).map_err(fail("bind"))?;
+        bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
+        listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
         Ok(Arena { attached: true, outside: Some(outside) })
     }
 

@@ -12,6 +12,7 @@ mod network;
 mod operation;
 mod spec;
 
+use crate::ledger::RunId;
 use crate::ledger::record::Probe;
 use crate::plan::rung::Restriction;
 use arena::Arena;
@@ -58,6 +59,9 @@ pub struct Surroundings {
     pub passed_variables: Vec<String>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
+    /// The name of the abstract socket of the outside that is put up as bait. It is this run's alone: another run's, in the
+    /// same network namespace, may go at any time.
+    pub outside_socket: String,
 }
 
 /// The probes of one run.
@@ -69,7 +73,9 @@ pub struct Suite {
 
 impl Suite {
     /// The probes of what is in force.
-    pub fn for_run(surroundings: Surroundings) -> Result<Suite, String> {
+    pub fn for_run(mut surroundings: Surroundings) -> Result<Suite, String> {
+        let own = RunId::random().map_err(|e| format!("probes: {e}"))?;
+        surroundings.outside_socket = format!("preflight/{own}");
         let specs = spec::built_in()?.into_iter().filter(|s| s.applies(&surroundings)).collect();
         Ok(Suite { specs, surroundings })
     }
@@ -91,7 +97,7 @@ impl Suite {
 
     /// Puts up, with privilege, what the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
-        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up() }
+        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up(&self.surroundings.outside_socket) }
     }
 
     /// Takes the bait away and checks that it is gone.

@@ -66,7 +66,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::ProxyProcess => proxy_process(run),
         Operation::LoopbackServer => vec![loopback_server()],
         Operation::HeaderOption => vec![header_option()],
-        Operation::AbstractSocket => vec![abstract_socket()],
+        Operation::AbstractSocket => vec![abstract_socket(&run.outside_socket)],
         Operation::Nftables => vec![nftables_change()],
     }
 }
@@ -213,9 +213,7 @@ fn header_option() -> String {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, DISCARD));
     let outcome = (|| {
         let fd = open(address, SockType::Datagram, None)?;
-        let (number, level, option) = (fd.as_raw_fd() as u64, libc::IPPROTO_IP as u64, libc::IP_OPTIONS as u64);
-        let (value, length) = (NO_OPERATION.as_ptr() as u64, NO_OPERATION.len() as u64);
-        sys::attempt(libc::SYS_setsockopt, [number, level, option, value, length, 0])?;
+        sys::set_ip_options(fd.as_fd(), &NO_OPERATION)?;
         connect_to(&fd, address)?;
         send(fd.as_raw_fd(), b"\0", MsgFlags::empty())
     })();
@@ -226,10 +224,10 @@ fn header_option() -> String {
 const DISCARD: u16 = 9;
 
 /// The stage has put the socket up.
-fn abstract_socket() -> String {
+fn abstract_socket(name: &str) -> String {
     let outcome = (|| {
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(super::arena::OUTSIDE)?)
+        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)
     })();
     errno_of(outcome)
 }

@@ -1,6 +1,6 @@
 //! What a run holds from its ledger's opening to its seal, and the two ways out: the seal and the failure.
 
-use crate::error::Error;
+use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
 use crate::install::{InstallError, Installation, Invocation};
@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
 use crate::probe::evidence::Heard;
-use crate::stage::{Ended, Notice, Order};
+use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
 use crate::supervise::{AbortCause, Watchman};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -134,10 +134,11 @@ impl Session {
         Ok(heard)
     }
 
-    /// The command has been started.
-    pub fn command_runs(&mut self) {
+    /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.
+    pub fn command_runs(&mut self) -> Result<(), Error> {
         self.started = true;
         self.watchman.command_runs();
+        release_input_and_output().map(drop).map_err(call("dup2"))
     }
 
     /// The command has ended.

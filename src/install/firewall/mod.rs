@@ -248,6 +248,17 @@ impl Wall {
         }
     }
 
+    /// Removes the table, unless someone else has removed it.
+    ///
+    /// # Errors
+    /// [`FirewallError::Refused`].
+    pub fn remove_if_there(self) -> Result<(), FirewallError> {
+        match self.remove() {
+            Err(FirewallError::Refused { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Removes the table.
     ///
     /// # Errors
