@@ -2,7 +2,7 @@
 //!
 //! The databases are read from files only (no NSS): a name that a directory service would know is unknown here.
 
-use nix::unistd::{Gid, Uid};
+use nix::unistd::{Gid, Uid, geteuid};
 use std::path::{Path, PathBuf};
 
 /// The first uid given to a dedicated account; later ones are taken when it is in use.
@@ -25,8 +25,10 @@ pub struct Identity {
     pub home: PathBuf,
     /// SHELL.
     pub shell: PathBuf,
-    /// Whether the account is ours, made for the run, rather than one of the image.
+    /// Whether the uid is the run's own, so that whatever has it is the run's.
     pub dedicated: bool,
+    /// Whether the image's databases have an entry for it, whose HOME is then used as it is.
+    pub of_image: bool,
 }
 
 /// The account databases of the image, as bytes; `None` where the file does not exist.
@@ -80,7 +82,7 @@ pub enum AccountError {
 const DATABASE_LIMIT: u64 = 32 << 20;
 
 impl Databases {
-    /// Reads the four files.
+    /// Reads the four files. Who is not root may not read the shadow files, nor mount over them.
     pub fn read() -> Result<Databases, AccountError> {
         let read = |path: &str| {
             let fail = |cause: String| AccountError::Read { path: path.into(), cause };
@@ -94,11 +96,12 @@ impl Databases {
             }
             std::fs::read(path).map(Some).map_err(|e| fail(e.to_string()))
         };
+        let shadow = |path: &str| if geteuid().is_root() { read(path) } else { Ok(None) };
         Ok(Databases {
             passwd: read("/etc/passwd")?,
             group: read("/etc/group")?,
-            shadow: read("/etc/shadow")?,
-            gshadow: read("/etc/gshadow")?,
+            shadow: shadow("/etc/shadow")?,
+            gshadow: shadow("/etc/gshadow")?,
         })
     }
 
@@ -119,6 +122,7 @@ impl Databases {
                 home,
                 shell,
                 dedicated: false,
+                of_image: true,
             };
             (!name.is_empty() && matches(name, uid)).then_some((identity, uid))
         })
@@ -157,6 +161,7 @@ impl Databases {
             home: home.into(),
             shell: shell_of_image(),
             dedicated: true,
+            of_image: false,
         }
     }
 

@@ -39,7 +39,7 @@ use nix::unistd::{Pid, getpid};
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
 pub use stage_process::StageProcess;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -155,10 +155,10 @@ impl Installation {
         busy: &BTreeSet<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
-        if let Some(identity) = &plan.identity {
-            if let Some(home) = &plan.home {
-                self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
-            }
+        if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
+            && !mutation::left_out("home")
+        {
+            self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
         }
         self.take_workspaces(run, plan)?;
         // The proxy is forked before anything is open that it must not have.
@@ -168,7 +168,9 @@ impl Installation {
             self.proxy_held = Some(process);
         }
         self.put_up_wall(run, plan)?;
-        self.start_stage(plan, facts, invocation)
+        self.start_stage(plan, facts, invocation)?;
+        // Meanwhile the proxy has had its time.
+        self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
 
     fn take_workspaces(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
@@ -226,7 +228,7 @@ impl Installation {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
-        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment);
+        let surroundings = surroundings(plan, mounts.as_ref(), self.proxy, invocation, &environment);
         let stage = Stage {
             confinement: Confinement {
                 privilege: plan.policy.privilege.posture,
@@ -296,11 +298,14 @@ impl Installation {
         }
         if let Some(wall) = self.wall.take() {
             self.watch = None;
-            let counted = wall.counters().map_err(|e| e.to_string());
-            note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
+            let held_against = match wall.counters() {
+                Ok(counters) => self.evidence.reconcile(&counters, ledger),
+                Err(cause) => self.evidence.uncounted(&cause, ledger),
+            };
+            note(held_against.map_err(|e| e.to_string()));
             // It stays as long as there is anything to hold; the next run clears it.
             if emptied.is_ok() {
-                note(wall.remove().map_err(|e| e.to_string()));
+                note(wall.remove_if_there().map_err(|e| e.to_string()));
             }
         }
         note(emptied);
@@ -349,7 +354,11 @@ fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, 
         uid,
         proxy,
         egress: plan.egress,
-        loopback: plan.loopback.clone(),
+        loopback: match &plan.loopback {
+            firewall::Loopback::All if mutation::left_out("loopback") => firewall::Loopback::ProxyOnly,
+            _ if mutation::left_out("loopback") => firewall::Loopback::All,
+            asked => asked.clone(),
+        },
         resolvers: plan.resolvers.clone(),
         control_plane_ports: if mutation::left_out("control-plane") {
             Vec::new()
@@ -399,32 +408,30 @@ fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
 fn surroundings(
     plan: &Plan,
     mounts: Option<&MountPlan>,
-    proxy: Option<SocketAddrV4>,
+    proxy: Option<(Pid, SocketAddrV4)>,
+    invocation: &Invocation,
     environment: &[CString],
 ) -> Surroundings {
-    let postures = plan.policy.postures();
-    let held = mounts.filter(|_| postures.filesystem > Posture::Open);
+    let held = mounts.filter(|_| plan.policy.postures().filesystem > Posture::Open);
     Surroundings {
-        postures: BTreeMap::from([
-            ("network", postures.network),
-            ("filesystem", postures.filesystem),
-            ("privilege", postures.privilege),
-        ]),
+        restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
-        nosuid: mounts.is_some_and(|m| m.nosuid),
+        home: plan.home.as_ref().map(|h| h.path.clone()),
         overlays: mounts
             .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
             .unwrap_or_default(),
-        proxy,
-        egress_proxy: plan.proxy.is_some(),
+        proxy: proxy.map(|p| p.1),
+        proxy_process: proxy.map(|p| p.0.as_raw()),
         loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
         control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),
         supervisor: getpid().as_raw(),
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
+        callers_environment: invocation.environment.clone(),
+        passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
         outside_socket: String::new(),
     }

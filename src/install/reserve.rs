@@ -3,6 +3,8 @@
 
 use super::account::{AccountError, Databases, FIRST_UID, LAST_UID};
 use super::firewall::{self, FirewallError};
+use crate::host::NET_ADMIN;
+use crate::sys;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use nix::unistd::{Gid, getgroups, setgroups};
@@ -119,10 +121,20 @@ fn taken_by_others() -> BTreeSet<u32> {
     for pid in pids {
         // It may have ended since the listing.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if has_ended(&status) {
+            continue;
+        }
         let lines = status.lines().filter_map(|l| l.strip_prefix("Uid:").or_else(|| l.strip_prefix("Groups:")));
         taken.extend(lines.flat_map(str::split_whitespace).filter_map(|n| n.parse::<u32>().ok()));
     }
     taken
+}
+
+/// Whether all of a process has ended, by its /proc/PID/status: where the init does not reap, it stays in the table for ever.
+/// One whose first thread alone has ended shows as a zombie too (proc_pid_status(5)).
+pub fn has_ended(status: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) && field("Threads:") == Some("1")
 }
 
 /// The uids that own a process, by any of its four uids, and the numbers that other runs have marked.
@@ -132,7 +144,14 @@ pub fn busy_uids() -> BTreeSet<u32> {
 
 /// Removes the tables of runs that are over, and adds to `busy` the uids whose wall must stay: those of living runs, and
 /// of dead ones that left processes behind.
+///
+/// Without NET_ADMIN none can be looked at, and none put up: whether that matters is the plan's to say.
 pub fn clear_stale_walls(busy: &mut BTreeSet<u32>) -> Result<(), ReserveError> {
+    let effective =
+        sys::capget().map_err(|errno| ReserveError::Call { call: "capget", name: "walls".into(), errno })?;
+    if effective.effective >> NET_ADMIN & 1 == 0 {
+        return Ok(());
+    }
     for table in firewall::stale_tables()? {
         let over = run(&table.run)?.is_some();
         if over && !busy.contains(&table.uid) {

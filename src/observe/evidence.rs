@@ -9,8 +9,9 @@ use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,10 @@ pub struct Evidence {
     logged: BTreeMap<String, u64>,
     /// Packets that are known to be missing from the log.
     lost: u64,
+    /// Denials that the proxy has reported before the command runs.
+    reported: u64,
+    /// Where TCP packets were to go that the log has told of before the command runs.
+    connects: BTreeSet<SocketAddr>,
     /// Whether the command runs: what is refused before that was tried by the probes.
     recording: bool,
     /// Whether the proxy was told to admit nothing new.
@@ -76,6 +81,16 @@ impl Evidence {
     /// Packets that the log has told of so far, by rule.
     pub fn logged(&self) -> &BTreeMap<String, u64> {
         &self.logged
+    }
+
+    /// Denials that the proxy has reported before the command ran.
+    pub fn reported(&self) -> u64 {
+        self.reported
+    }
+
+    /// Where TCP packets were to go that the log has told of before the command ran.
+    pub fn connects(&self) -> &BTreeSet<SocketAddr> {
+        &self.connects
     }
 
     /// From here on what comes in is the command's, and recorded.
@@ -110,7 +125,9 @@ impl Evidence {
             }
             let none = received.reports.is_empty();
             for (id, report) in received.reports {
-                if self.recording {
+                if !self.recording {
+                    self.reported += u64::from(matches!(report, Report::Denial(_)));
+                } else {
                     // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
                     let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
                         Report::Denial(denial) => Body::Denial(denial),
@@ -178,9 +195,21 @@ impl Evidence {
             if self.recording {
                 let (Appended::Stored { .. } | Appended::NotStored) =
                     ledger.append(Body::Denial(logged.into_denial()))?;
+            } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
+                self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }
         }
         self.lost += drained.lost;
+        Ok(())
+    }
+
+    /// The firewall's counters cannot be read any more: what its log may have missed is unknown.
+    pub fn uncounted(&self, cause: &FirewallError, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let cause = format!("what the firewall refused cannot be held against its log: {cause}");
+        for axis in [Axis::Network, Axis::Privilege] {
+            let source = "firewall-counter".to_owned();
+            ledger.append(Body::Gap(Gap { axis: Some(axis), source, lost: self.lost, cause: cause.clone() }))?;
+        }
         Ok(())
     }
 

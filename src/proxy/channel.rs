@@ -142,6 +142,9 @@ impl ChannelRecorder {
 
 impl Recorder for ChannelRecorder {
     async fn denial(&self, denial: Denial) -> Result<(), Unrecorded> {
+        if crate::mutation::left_out("proxy-reports") {
+            return Ok(());
+        }
         self.report(Report::Denial(denial)).await
     }
 

@@ -254,7 +254,10 @@ fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
     }
     match wall.is_intact()? {
         Integrity::Intact => Ok(()),
-        Integrity::Altered(difference) => Err(AbortCause::WallAltered(difference)),
+        Integrity::Altered(difference) => {
+            installation.strike();
+            Err(AbortCause::WallAltered(difference))
+        }
     }
 }
 

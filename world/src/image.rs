@@ -113,11 +113,13 @@ fn furnish(root: &Path) -> Result<(), Error> {
             attach(theirs, &ours, None, MsFlags::MS_BIND, None)?;
         }
     }
-    for (directory, kind, data) in
-        [("pts", "devpts", "newinstance,ptmxmode=0666,mode=620"), ("shm", "tmpfs", "mode=1777")]
-    {
+    for (directory, kind, flags, data) in [
+        // Terminals are devices.
+        ("pts", "devpts", MsFlags::MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"),
+        ("shm", "tmpfs", MsFlags::MS_NODEV, "mode=1777"),
+    ] {
         make_directory(&dev.join(directory))?;
-        attach(kind, dev.join(directory), Some(kind), MsFlags::MS_NOSUID | MsFlags::MS_NODEV, Some(data))?;
+        attach(kind, dev.join(directory), Some(kind), MsFlags::MS_NOSUID | flags, Some(data))?;
     }
     for (name, target) in [
         ("ptmx", "pts/ptmx"),
