@@ -283,6 +283,7 @@ impl Installation {
             Err(EvidenceError::ProxyEnded) => {}
             Err(error) => note(Err(error.to_string())),
         }
+        note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
         if let Some((pid, _)) = self.proxy.take() {
             note(end_process(pid));
         }

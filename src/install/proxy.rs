@@ -70,10 +70,10 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
         Fork::Child => {
             drop(reports);
             // There is nobody to tell of an error: stdio is gone, and the supervisor sees the channel close.
-            if strip(&listener, &recorder, uid, &filter).is_ok() {
-                serve(listener, plan, recorder);
+            match strip(&listener, &recorder, uid, &filter) {
+                Ok(()) => sys::exit_now(serve(listener, plan, recorder)),
+                Err(_) => sys::exit_now(1),
             }
-            sys::exit_now(1);
         }
         Fork::Parent(pid) => {
             let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
@@ -82,14 +82,11 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
     }
 }
 
-/// Serves until something ends it.
-fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) {
+/// Serves until it is asked to end, or something ends it; its status tells which.
+fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) -> i32 {
     let ProxyPlan { allowlist, address_rules, dns } = plan.clone();
     let spec = ProxySpec { allowlist, address_rules, dns, limits: Limits::default() };
-    match proxy::run(listener, spec, recorder) {
-        Ok(never) => match never {},
-        Err(error) => drop(error),
-    }
+    i32::from(proxy::run(listener, spec, recorder).is_err())
 }
 
 /// Gives up everything that serving does not need, and reads back that it is gone.

@@ -7,8 +7,12 @@ use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// Evidence cannot be taken in any more, or not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +23,9 @@ pub enum EvidenceError {
     /// The proxy sends what it never would.
     #[error("the proxy sent {0} messages that are no reports")]
     ProxyGarbled(u64),
+    /// The proxy does not end when it is asked to.
+    #[error("the proxy did not end within {0:?} of being asked to: it was killed")]
+    ProxyLingers(Duration),
     /// The channel to the proxy.
     #[error("the proxy's reports: {0}")]
     Reports(#[from] io::Error),
@@ -29,6 +36,9 @@ pub enum EvidenceError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
+
+/// How long the proxy may take to report what it has left.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The sources and what has come from them.
 #[derive(Debug, Default)]
@@ -104,6 +114,45 @@ impl Evidence {
             if none {
                 return Ok(());
             }
+        }
+    }
+
+    /// Has the proxy report what it has refused and not reported yet, and end. A proxy that has ended before may have
+    /// taken such refusals with it: a gap says so.
+    pub fn collect_last(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let deadline = Instant::now() + LAST_WORDS;
+        let mut outcome = match &self.reports {
+            Some(reports) => reports.ask_to_end().map_err(EvidenceError::from),
+            None => return Ok(()),
+        };
+        while outcome.is_ok() {
+            outcome = self.await_reports(deadline).and_then(|()| self.collect_reports(ledger));
+        }
+        self.reports = None;
+        match outcome {
+            Err(EvidenceError::ProxyEnded) => return Ok(()),
+            Err(EvidenceError::Ledger(error)) => return Err(error.into()),
+            _ => {}
+        }
+        if self.recording {
+            let cause = "the proxy did not end by being asked to: what it refused last may be missing".to_owned();
+            ledger.append(Body::Gap(Gap { axis: Some(Axis::Network), source: "proxy".into(), lost: 0, cause }))?;
+        }
+        match outcome {
+            // That it has ended was the reason why the run ends, and is said there.
+            Err(EvidenceError::Reports(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn await_reports(&self, deadline: Instant) -> Result<(), EvidenceError> {
+        let Some(reports) = &self.reports else { return Ok(()) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(reports.as_fd(), PollFlags::POLLIN)], timeout) {
+            Ok(0) => Err(EvidenceError::ProxyLingers(LAST_WORDS)),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(io::Error::from(errno).into()),
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A pair of connected AF_UNIX SOCK_SEQPACKET sockets: each report is one message, a JSON object with a number that
 //! rises by one; each acknowledgement is one message of 8 bytes, that number in network order. Many may be under way.
+//! The number 0, which no report has, asks the proxy to report what it has left and to end.
 //! The proxy is the less trusted side: the supervisor takes nothing from it but the fields of a report.
 
 use super::record::{Recorder, Unrecorded};
@@ -17,7 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 use tokio::net::UnixDatagram;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// Most bytes of a report.
 pub const REPORT_LIMIT: usize = 64 * 1024;
@@ -30,6 +31,9 @@ const DRAIN_LIMIT: usize = 256;
 
 /// Most refusals that one record may stand for; the proxy folds those of 100 ms.
 const COUNT_LIMIT: u64 = 1 << 20;
+
+/// The number that acknowledges no report.
+const END: u64 = 0;
 
 /// What the proxy reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,6 +67,10 @@ pub struct ChannelRecorder {
     watched: OnceCell<UnixDatagram>,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, oneshot::Sender<()>>>,
+    /// Tells that nothing waits any more.
+    idle: Notify,
+    /// Tells that the supervisor has sent [`END`].
+    asked: Notify,
     /// How long an acknowledgement is waited for.
     patience: Duration,
 }
@@ -80,6 +88,8 @@ impl ChannelRecorder {
             watched: OnceCell::new(),
             next: Cell::new(1),
             waiting: RefCell::new(HashMap::new()),
+            idle: Notify::new(),
+            asked: Notify::new(),
             patience: ACKNOWLEDGE_LIMIT,
         }
     }
@@ -105,8 +115,17 @@ impl ChannelRecorder {
             wait.await.map_err(|_| Unrecorded::Closed)
         };
         let outcome = tokio::time::timeout(self.patience, done).await;
-        self.waiting.borrow_mut().remove(&id);
+        self.no_longer_waiting(id);
         outcome.unwrap_or(Err(Unrecorded::Late { id, after: self.patience }))
+    }
+
+    fn no_longer_waiting(&self, id: u64) -> Option<oneshot::Sender<()>> {
+        let mut waiting = self.waiting.borrow_mut();
+        let one = waiting.remove(&id);
+        if waiting.is_empty() {
+            self.idle.notify_one();
+        }
+        one
     }
 }
 
@@ -128,8 +147,11 @@ impl Recorder for ChannelRecorder {
             let mut number = [0; 9];
             match socket.recv(&mut number).await.map_err(failure("recv")) {
                 Ok(8) => {
-                    let id = number.first_chunk().map_or(0, |n| u64::from_be_bytes(*n));
-                    if let Some(waiting) = self.waiting.borrow_mut().remove(&id) {
+                    let id = number.first_chunk().map_or(END, |n| u64::from_be_bytes(*n));
+                    if id == END {
+                        self.asked.notify_one();
+                    }
+                    if let Some(waiting) = self.no_longer_waiting(id) {
                         // Who waited may have gone with its connection; the record stands all the same.
                         waiting.send(()).ok();
                     }
@@ -137,6 +159,16 @@ impl Recorder for ChannelRecorder {
                 Ok(_) => return Unrecorded::Closed,
                 Err(cause) => return cause,
             }
+        }
+    }
+
+    async fn asked_to_end(&self) {
+        self.asked.notified().await;
+    }
+
+    async fn settled(&self) {
+        while !self.waiting.borrow().is_empty() {
+            self.idle.notified().await;
         }
     }
 }
@@ -226,6 +258,16 @@ impl ReportReceiver {
     /// Tells the proxy that a report is in the ledger. Errors: send(2)'s; EAGAIN when the proxy does not read its
     /// acknowledgements, EPIPE when it is gone.
     pub fn acknowledge(&self, id: u64) -> io::Result<()> {
+        self.tell(id)
+    }
+
+    /// Asks the proxy to report what it has left to report, and to end; its end closes the channel. Errors: as
+    /// [`ReportReceiver::acknowledge`].
+    pub fn ask_to_end(&self) -> io::Result<()> {
+        self.tell(END)
+    }
+
+    fn tell(&self, id: u64) -> io::Result<()> {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
         send(self.socket.as_raw_fd(), &id.to_be_bytes(), flags)?;
         Ok(())

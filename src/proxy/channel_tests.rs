@@ -149,6 +149,42 @@ fn the_supervisors_end_is_noticed_by_who_waits_and_by_who_sends() {
 }
 
 #[test]
+fn who_is_asked_to_end_waits_for_the_acknowledgement() {
+    let (recorder, mut receiver) = pair().unwrap();
+    receiver.ask_to_end().unwrap();
+    let acknowledged = Cell::new(false);
+    now(async {
+        let supervisor = async {
+            while receiver.drain().unwrap().reports.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            acknowledged.set(true);
+            receiver.acknowledge(1).unwrap();
+            std::future::pending::<()>().await
+        };
+        let ended = async {
+            recorder.asked_to_end().await;
+            recorder.settled().await;
+        };
+        let reporting = async {
+            recorder.denial(denial("a.test")).await.unwrap();
+            std::future::pending::<()>().await
+        };
+        // The arms are polled in their order: the report is under way before the end is looked at.
+        tokio::select! {
+            biased;
+            () = reporting => {}
+            cause = recorder.attend() => panic!("{cause}"),
+            () = supervisor => {}
+            () = ended => assert!(acknowledged.get()),
+        }
+    });
+}
+
+#[test]
 fn a_report_that_is_too_long_gives_up_its_text() {
     let mut long = denial("a.test");
     long.object.text = Some("\u{1}".repeat(REPORT_LIMIT / 4));

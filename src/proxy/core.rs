@@ -81,19 +81,30 @@ impl<R: Recorder> Core<R> {
         loop {
             self.late.some.notified().await;
             tokio::time::sleep(FOLD).await;
-            for (counter, rule, reason) in [
-                (&self.late.heads, "head-deadline", "incomplete_head"),
-                (&self.late.connections, "connection-limit", "too_many_connections"),
-            ] {
-                let count = counter.take();
-                if count == 0 {
-                    continue;
-                }
-                let denial = record::folded(rule, reason, count);
-                if let Err(cause) = self.recorder.denial(denial).await {
-                    return ProxyError::Unrecorded(cause);
-                }
+            if let Err(cause) = self.write_folded().await {
+                return ProxyError::Unrecorded(cause);
             }
         }
+    }
+
+    /// Waits until the proxy is asked to end, and then until all that it has refused is on record.
+    pub async fn finish(&self) -> Result<(), ProxyError> {
+        self.recorder.asked_to_end().await;
+        self.write_folded().await.map_err(ProxyError::Unrecorded)?;
+        self.recorder.settled().await;
+        Ok(())
+    }
+
+    async fn write_folded(&self) -> Result<(), Unrecorded> {
+        for (counter, rule, reason) in [
+            (&self.late.heads, "head-deadline", "incomplete_head"),
+            (&self.late.connections, "connection-limit", "too_many_connections"),
+        ] {
+            let count = counter.take();
+            if count > 0 {
+                self.recorder.denial(record::folded(rule, reason, count)).await?;
+            }
+        }
+        Ok(())
     }
 }

@@ -34,7 +34,6 @@ pub use resolve::Dns;
 use crate::policy::{AddressRules, Allowlist};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Backlog, listen};
-use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -92,7 +91,7 @@ impl Default for Limits {
     }
 }
 
-/// Why the proxy ended. It never ends otherwise, and all its connections end with it.
+/// Why the proxy ended without being asked to. All its connections end with it.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// The listener is reachable from other machines.
@@ -121,7 +120,7 @@ fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
 /// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
 ///
 /// Raises the soft limit on descriptors to the hard one first.
-pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<Infallible, ProxyError> {
+pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| setup("getrlimit")(e.into()))?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| setup("setrlimit")(e.into()))?;
     tokio::runtime::Builder::new_current_thread()
@@ -131,10 +130,11 @@ pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> 
         .block_on(serve(listener, spec, recorder))
 }
 
-/// Serves on a loopback listener, within a current-thread runtime, until something ends it.
+/// Serves on a loopback listener, within a current-thread runtime, until it is asked to end and everything that it has
+/// refused is on record.
 ///
 /// Errors: see [`ProxyError`]. Dropping the future ends every connection.
-pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<Infallible, ProxyError> {
+pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
     let local = listener.local_addr().map_err(setup("getsockname"))?;
     if !(local.is_ipv4() && local.ip().is_loopback()) {
         return Err(ProxyError::NotLoopback(local));
@@ -156,11 +156,12 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
     let core = Rc::new(core::Core::new(judge, recorder, spec.limits));
     let serving = async {
         tokio::select! {
-            cause = core.recorder.attend() => ProxyError::Unrecorded(cause),
-            cause = core.failed() => cause,
-            cause = core.write_folds() => cause,
-            cause = accept::accept(listener, core.clone()) => cause,
+            cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),
+            cause = core.failed() => Err(cause),
+            cause = core.write_folds() => Err(cause),
+            cause = accept::accept(listener, core.clone()) => Err(cause),
+            outcome = core.finish() => outcome,
         }
     };
-    Err(tokio::task::LocalSet::new().run_until(serving).await)
+    tokio::task::LocalSet::new().run_until(serving).await
 }

@@ -48,6 +48,12 @@ pub trait Recorder: 'static {
     /// Does the recorder's own reading for as long as the proxy lives, and gives the reason when nothing can be
     /// recorded any more.
     fn attend(&self) -> impl Future<Output = Unrecorded>;
+
+    /// Waits until the proxy is asked to say what it has left to say, and to end.
+    fn asked_to_end(&self) -> impl Future<Output = ()>;
+
+    /// Waits until everything that was given to be written is safe.
+    fn settled(&self) -> impl Future<Output = ()>;
 }
 
 fn denial(operation: &str, object: Object, rule: &str, reason: &str) -> Denial {

@@ -106,6 +106,46 @@ fn the_supervisor_gets_each_denial_once_and_its_end_ends_the_proxy() {
     assert!(TcpStream::connect(proxy).is_err());
 }
 
+/// What is folded for 100 ms is not lost with a proxy that is ended before.
+#[test]
+fn a_proxy_that_is_asked_to_end_reports_what_it_has_folded_and_ends_well() {
+    let (recorder, mut receiver) = channel::pair().unwrap();
+    let resolver = Resolver::start(|_, _, _| empty());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = listener.local_addr().unwrap();
+    let mut limits = limits();
+    limits.connections = 1;
+    let spec = spec(&[], &resolver, limits);
+    let ended = std::thread::spawn(move || run(listener, spec, recorder));
+
+    let _held = TcpStream::connect(proxy).unwrap();
+    // One after the other, each closed by the proxy: all are counted, and the first no 100 ms ago.
+    for _ in 0..7 {
+        let mut over = TcpStream::connect(proxy).unwrap();
+        over.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert!(!matches!(over.read(&mut [0]), Ok(1..)));
+    }
+    receiver.ask_to_end().unwrap();
+    let mut counted = 0;
+    loop {
+        let mut waiting = [nix::poll::PollFd::new(receiver.as_fd(), nix::poll::PollFlags::POLLIN)];
+        assert_eq!(nix::poll::poll(&mut waiting, 20_000_u16).unwrap(), 1);
+        let received = receiver.drain().unwrap();
+        for (id, report) in received.reports {
+            match report {
+                Report::Denial(denial) if denial.rule == "connection-limit" => counted += denial.count,
+                other => panic!("{other:?}"),
+            }
+            receiver.acknowledge(id).unwrap();
+        }
+        if received.closed {
+            break;
+        }
+    }
+    assert_eq!(counted, 7);
+    assert!(matches!(ended.join().unwrap(), Ok(())));
+}
+
 #[test]
 fn only_a_loopback_listener_is_served() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();

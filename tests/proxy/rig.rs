@@ -8,7 +8,6 @@ use ringfence::ledger::record::{Denial, Infrastructure};
 use ringfence::policy::{AddressRules, Allowlist, Entry};
 use ringfence::proxy::{Dns, Limits, ProxyError, ProxySpec, Recorder, Unrecorded, run};
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -90,6 +89,12 @@ impl Recorder for Records {
     async fn attend(&self) -> Unrecorded {
         std::future::pending().await
     }
+
+    async fn asked_to_end(&self) {
+        std::future::pending().await
+    }
+
+    async fn settled(&self) {}
 }
 
 /// A proxy and what it touches.
@@ -97,7 +102,7 @@ pub struct World {
     pub proxy: SocketAddr,
     pub resolver: Resolver,
     pub records: Records,
-    pub ended: JoinHandle<Result<Infallible, ProxyError>>,
+    pub ended: JoinHandle<Result<(), ProxyError>>,
 }
 
 /// Deadlines that a test can wait out.

@@ -27,19 +27,27 @@ pub struct Packet {
     pub source_port: Option<u16>,
     /// The destination port of TCP and UDP.
     pub destination_port: Option<u16>,
+    /// The message type of ICMP and ICMPv6.
+    pub icmp_type: Option<u8>,
 }
 
 impl Packet {
-    /// Whether it is what IPv6 itself says on a link (neighbour discovery, multicast listener reports).
+    /// Whether it is what a kernel itself says on a link: IPv6's neighbour discovery (types 133 to 137) and multicast
+    /// listener reports (130 to 132, 143, behind hop-by-hop options), and IPv4's group membership reports (IGMP, 2).
     pub fn is_link_chatter(&self) -> bool {
-        self.protocol == 58 || self.protocol == 0
+        match self.protocol {
+            0 | 2 => true,
+            58 => self.icmp_type.is_some_and(|kind| matches!(kind, 130..=137 | 143)),
+            _ => false,
+        }
     }
 }
 
 /// The datagram that marks a point in the stream of packets; everything sent before it has been seen when it is.
 const MARK: &[u8] = b"world mark ";
-/// `PACKET_HOST` of packet(7): addressed to the receiving interface.
-const PACKET_HOST: u8 = 0;
+/// `PACKET_OUTGOING` of packet(7): sent by the outside itself. Everything else has come from the box, to one host, to a
+/// group, or to all.
+const PACKET_OUTGOING: u8 = 4;
 
 #[derive(Default)]
 struct Seen {
@@ -80,7 +88,7 @@ impl Capture {
                         let Ok((length, Some(from))) = recvfrom::<LinkAddr>(fd.as_raw_fd(), &mut bytes) else {
                             continue;
                         };
-                        if from.ifindex() == link as usize && from.pkttype() == PACKET_HOST {
+                        if from.ifindex() == link as usize && from.pkttype() != PACKET_OUTGOING {
                             note(&seen, &bytes[..length]);
                         }
                     }
@@ -157,8 +165,9 @@ fn parse(bytes: &[u8]) -> Option<(Packet, &[u8])> {
     };
     let port = |at: usize| Some(u16::from_be_bytes(transport.get(at..at + 2)?.try_into().ok()?));
     let (source_port, destination_port) = if matches!(protocol, 6 | 17) { (port(0), port(2)) } else { (None, None) };
+    let icmp_type = if matches!(protocol, 1 | 58) { transport.first().copied() } else { None };
     let payload = if protocol == 17 { transport.get(8..).unwrap_or_default() } else { &[] };
-    Some((Packet { source, destination, protocol, source_port, destination_port }, payload))
+    Some((Packet { source, destination, protocol, source_port, destination_port, icmp_type }, payload))
 }
 
 #[cfg(test)]

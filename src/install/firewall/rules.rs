@@ -15,6 +15,8 @@
 //!             over `lo`, between this machine's own addresses ........ as `loopback` says
 //!             private and special-purpose ranges ..................... private-range
 //!             everything else ........................................ default-deny
+//! answer      IPv4, and from this machine's own IPv6 addresses ....... reject (reset, port-unreachable)
+//!             any other source ....................................... drop
 //! leaving     whatever leaves by a device other than `lo` and is no answer is dropped
 //! ```
 //!
@@ -41,6 +43,13 @@
 //! `meta oif` in an output chain is the device chosen before address translation, so in `late` it can't be relied on:
 //! a destination must also be one of this machine's addresses as they were at installation. An address that the
 //! machine gains later is refused like any other (fail closed).
+//!
+//! # Refusals
+//! A refused packet is answered, so that the command meets an error at once. The answer (an ICMP error with the packet's
+//! first thousand bytes, or a reset with its ports) goes to the packet's source. With `IPV6_FREEBIND` that can be any
+//! host outside, and the answer would carry to it what the packet was refused for: so in IPv6 only this machine's own
+//! addresses are answered, and an address that the machine gains later meets silence. IPv4 has no such way to forge a
+//! source without privilege (`ip_route_output_key` wants a local one).
 //!
 //! # What no rule on a socket's uid can see
 //! Packets of sockets that the kernel opens on a process's behalf have no opener: `AF_SMC`, `AF_RXRPC`, `AF_RDS`,
@@ -127,6 +136,9 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     for rule in RULES {
         add(rule, refusal(spec, rule));
     }
+    add("answer", answer(own));
+    // Final whatever the protocol: `reject` drops the packet also where it has no answer to give.
+    add("reject", vec![Rule::any().reset(), Rule::any().unreachable()]);
     add("control-plane-ports", ports(&spec.control_plane_ports, CONTROL_PLANE));
     if restricted {
         add("dns-ports", ports(&DNS_PORTS, DNS));
@@ -188,9 +200,16 @@ fn ports(ports: &[u16], rule: &str) -> Vec<Rule> {
     ports.iter().map(|port| Rule::any().port(*port).goto(rule)).collect()
 }
 
-/// A refusal is final whatever the protocol: `reject` drops the packet also where it has no answer to give.
 fn refusal(spec: &WallSpec, rule: &str) -> Vec<Rule> {
-    vec![Rule::any().recorded(&spec.run, rule, spec.nflog_group), Rule::any().reset(), Rule::any().unreachable()]
+    vec![Rule::any().recorded(&spec.run, rule, spec.nflog_group), Rule::any().goto("answer")]
+}
+
+/// Who is answered. The answer quotes the refused packet and goes to its source, which the command can forge in IPv6.
+fn answer(own: &[IpAddr]) -> Vec<Rule> {
+    let v4 = Rule::any().meta(MetaKey::Nfproto, &[libc::NFPROTO_IPV4 as u8]).goto("reject");
+    let v6 = own_networks(own).into_iter().filter(|net| matches!(net, IpNet::V6(_)));
+    let v6 = v6.map(|net| Rule::any().address(Side::Source, net).goto("reject"));
+    [v4].into_iter().chain(v6).chain([Rule::any().discard()]).collect()
 }
 
 fn own_networks(own: &[IpAddr]) -> Vec<IpNet> {

@@ -1,0 +1,324 @@
+//! The proxy as a process: what it is, what it holds, and what becomes of it under load (case N11).
+
+mod common;
+
+use common::Fence;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use world::address::{PUBLIC4, PUBLIC6};
+use world::dns::{A, AAAA};
+use world::{Answer, Origin, Transport, World, origin};
+
+const FLAGS: [&str; 6] =
+    ["--policy", "nist-high", "--allow-host", "load.example.org:7000", "--allow-host", "tcp.example.org:7000"];
+
+/// A run whose command says when it has come to a point, and goes on when it is told to.
+struct Live {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    ledger: String,
+}
+
+impl Live {
+    fn start(fence: &Fence, before: &[&str], script: &str) -> Live {
+        fence.world.write("/tmp/script.py", script, 0o644);
+        let (command, ledger) = fence.command(&FLAGS, &["/usr/bin/python3", "/tmp/script.py"]);
+        let mut command = match before {
+            [] => command,
+            [program, arguments @ ..] => {
+                let mut wrapped = fence.world.command(program);
+                wrapped.args(arguments).arg(command.get_program()).args(command.get_args());
+                wrapped
+            }
+        };
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = fence.world.spawn(command).expect("ringfence starts");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        Live { child, input, output: BufReader::new(output), ledger }
+    }
+
+    /// The next line that the command says.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    fn go_on(&mut self) {
+        self.input.write_all(b"\n").expect("the command reads");
+    }
+
+    /// Waits for the end; the rest of the output.
+    fn end(mut self, fence: &Fence) -> (String, common::Ended) {
+        drop(self.input);
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("the output ends");
+        let status = self.child.wait().expect("ringfence ends");
+        assert_eq!(status.code(), Some(0), "{rest}");
+        let said = world::Said { code: status.code(), out: rest.clone(), err: String::new() };
+        (rest, fence.ended(said, self.ledger))
+    }
+}
+
+/// The proxy's id and its lines of /proc/PID/status: the one process of the box with a uid of the proxies' range.
+fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
+    let found: Vec<(u32, BTreeMap<String, String>)> = world
+        .processes()
+        .into_iter()
+        .filter_map(|pid| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let pairs = text.lines().filter_map(|line| line.split_once(':'));
+            Some((pid, pairs.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect()))
+        })
+        .filter(|(_, status): &(u32, BTreeMap<String, String>)| {
+            let uid = status["Uid"].split_whitespace().next().and_then(|uid| uid.parse::<u32>().ok());
+            uid.is_some_and(|uid| (11001..=11999).contains(&uid))
+        })
+        .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.into_iter().next().expect("one")
+}
+
+const PRELUDE: &str = r#"
+import os, socket, sys, time
+host, port = os.environ["http_proxy"].removeprefix("http://").rstrip("/").split(":")
+def proxy():
+    s = socket.create_connection((host, int(port)), 60)
+    return s
+def tunnel(to):
+    s = proxy()
+    s.sendall(f"CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n".encode())
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        piece = s.recv(1)
+        assert piece, answer
+        answer += piece
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    return s
+def say(text):
+    print(text, flush=True)
+def point(text):
+    say(text)
+    sys.stdin.readline()
+"#;
+
+#[test]
+fn it_has_its_own_uid_no_capability_no_file_and_is_out_of_the_commands_reach() {
+    let fence = Fence::new();
+    let reach = r#"
+import ctypes
+mine = int(sys.stdin.readline())
+libc = ctypes.CDLL(None, use_errno=True)
+def tried(name, work):
+    try:
+        work()
+        say(f"{name}=done")
+    except OSError as cause:
+        say(f"{name}={os.strerror(cause.errno)}")
+def trace(request):
+    if libc.ptrace(ctypes.c_long(request), ctypes.c_long(mine), None, None) < 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+for number in 0, 9, 15, 19:
+    tried(f"kill-{number}", lambda: os.kill(mine, number))
+tried("group", lambda: os.killpg(mine, 9))
+tried("attach", lambda: trace(16))
+tried("seize", lambda: trace(0x4206))
+tried("mem", lambda: open(f"/proc/{mine}/mem", "rb+"))
+tried("environ", lambda: open(f"/proc/{mine}/environ").read(1))
+tried("fd", lambda: os.listdir(f"/proc/{mine}/fd"))
+tried("root", lambda: os.listdir(f"/proc/{mine}/root/"))
+tried("pidfd", lambda: [os.pidfd_open(mine), trace(16)])
+tried("limits", lambda: __import__("resource").prlimit(mine, 7, (3, 3)))
+tried("nice", lambda: os.setpriority(os.PRIO_PROCESS, mine, 19))
+tried("affinity", lambda: os.sched_setaffinity(mine, [0]))
+point("tried")
+"#;
+    let mut live = Live::start(&fence, &[], &(PRELUDE.to_owned() + "point('here')\n" + reach));
+    assert_eq!(live.line(), "here");
+    let (pid, status) = proxy(&fence.world);
+    let ids = |line: &str| status[line].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let uid = ids("Uid")[0].clone();
+    assert_eq!((ids("Uid"), ids("Gid")), (vec![uid.clone(); 4], vec![uid; 4]), "{status:?}");
+    assert_eq!(status["Groups"], "", "{status:?}");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status[set].trim_start_matches('0'), "", "{set}: {status:?}");
+    }
+    assert_eq!((status["NoNewPrivs"].as_str(), status["Seccomp"].as_str()), ("1", "2"), "{status:?}");
+    assert_eq!(status["Threads"], "1", "{status:?}");
+    let mut open: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("its descriptors")
+        .flatten()
+        .filter_map(|entry| {
+            let target = std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned();
+            Some(target.split('[').next().unwrap_or_default().to_owned())
+        })
+        .collect();
+    open.sort();
+    open.dedup();
+    // Its stdio is nothing; beside it sockets and what the runtime waits with.
+    let allowed = ["/dev/null", "anon_inode:", "socket:"];
+    assert!(open.iter().all(|kind| allowed.contains(&kind.as_str())), "{open:?}");
+    let stdio: Vec<_> = (0..3).map(|fd| std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()).collect();
+    assert!(stdio.iter().all(|target| target.as_deref() == Some("/dev/null".as_ref())), "{stdio:?}");
+
+    live.input.write_all(format!("\n{pid}\n").as_bytes()).expect("the command reads");
+    let mut tries = 0;
+    loop {
+        let line = live.line();
+        if line == "tried" {
+            break;
+        }
+        let (what, answer) = line.split_once('=').expect("a try");
+        assert!(["Operation not permitted", "Permission denied"].contains(&answer), "{what}: {answer}");
+        tries += 1;
+    }
+    assert_eq!(tries, 15);
+    assert_eq!(proxy(&fence.world).0, pid, "the proxy lives");
+    live.go_on();
+    live.end(&fence);
+}
+
+#[test]
+fn five_hundred_tunnels_large_bodies_and_names_over_tcp_are_served_in_bounded_memory() {
+    let fence = Fence::new();
+    let outside = fence.world.outside();
+    let origins = [
+        Origin::http(outside, PUBLIC4, 7000, origin::standard()).expect("an origin"),
+        Origin::http(outside, PUBLIC6, 7000, origin::standard()).expect("an origin"),
+    ];
+    let resolver = &fence.internet.resolver;
+    resolver.host("load.example.org", &[PUBLIC4.into(), PUBLIC6.into()]);
+    resolver.answers("tcp.example.org", A, [Answer::OverTcp(vec![PUBLIC4.into()])]);
+    resolver.answers("tcp.example.org", AAAA, [Answer::Empty]);
+    let load = r#"
+request = b"GET /bytes/100000 HTTP/1.1\r\nHost: load.example.org:7000\r\nConnection: close\r\n\r\n"
+tunnels = [tunnel("load.example.org:7000") for _ in range(500)]
+point("open")
+for s in tunnels:
+    s.sendall(request)
+whole = 0
+for s in tunnels:
+    length = 0
+    while piece := s.recv(1 << 16):
+        length += len(piece)
+    whole += length > 100000
+    s.close()
+say(f"whole={whole}")
+size = 48 << 20
+for way in "tunnel", "plain":
+    if way == "tunnel":
+        s, target = tunnel("load.example.org:7000"), "/echo"
+    else:
+        s, target = proxy(), "http://load.example.org:7000/echo"
+    s.sendall(f"POST {target} HTTP/1.1\r\nHost: load.example.org:7000\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n".encode())
+    chunk = bytes(1 << 20)
+    for _ in range(size >> 20):
+        s.sendall(chunk)
+    length = 0
+    while piece := s.recv(1 << 20):
+        length += len(piece)
+    say(f"{way}={length >= size}")
+s = proxy()
+s.sendall(b"GET http://tcp.example.org:7000/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+say("name=" + s.recv(100)[9:12].decode())
+point("done")
+"#;
+    let mut live = Live::start(&fence, &[], &(PRELUDE.to_owned() + load));
+    assert_eq!(live.line(), "open");
+    live.go_on();
+    assert_eq!(
+        [live.line(), live.line(), live.line(), live.line()],
+        ["whole=500", "tunnel=True", "plain=True", "name=200"]
+    );
+    assert_eq!(live.line(), "done");
+    let (_, status) = proxy(&fence.world);
+    let peak: u64 = status["VmHWM"].split_whitespace().next().and_then(|text| text.parse().ok()).expect("kibibytes");
+    eprintln!("the proxy's peak: {peak} KiB");
+    assert!(peak < 64 << 10, "{peak} KiB");
+    live.go_on();
+    let (_, ended) = live.end(&fence);
+    assert!(ended.denials().is_empty(), "{ended}");
+    assert!(ended.seal().complete, "{ended}");
+    assert_eq!(origins.iter().map(|origin| origin.requests().len()).sum::<usize>(), 503);
+    assert!(resolver.questions_about("tcp.example.org").iter().any(|one| one.transport == Transport::Tcp));
+}
+
+/// Descriptors run out; every connection over the cap is counted, those of the last moment too.
+#[test]
+fn where_descriptors_run_out_refusals_are_counted_exactly_and_service_returns() {
+    let fence = Fence::new();
+    // The proxy decides in the order of the connections: when the last is turned away, all have been decided on.
+    let flood = r#"
+def closed(s):
+    try:
+        return s.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except BlockingIOError:
+        return False
+def flood():
+    several = [proxy() for _ in range(40)]
+    assert closed(several[-1])
+    for s in several:
+        s.setblocking(False)
+    return several, sum(closed(s) for s in several)
+over = 0
+for _ in range(10):
+    several, count = flood()
+    over += count
+    for s in several:
+        s.close()
+deadline = time.monotonic() + 20
+while True:
+    with proxy() as s:
+        try:
+            s.sendall(b"GET http://pypi.org/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            if s.recv(100).startswith(b"HTTP/1.1 200"):
+                break
+        except OSError:
+            pass
+    over += 1
+    assert time.monotonic() < deadline
+several, count = flood()
+say(f"over={over + count}")
+os._exit(0)
+"#;
+    let limited = ["prlimit", "--nofile=64:64"];
+    let mut live = Live::start(&fence, &limited, &(PRELUDE.to_owned() + flood));
+    let said = live.line();
+    let over: u64 = said.strip_prefix("over=").and_then(|count| count.parse().ok()).expect("a count");
+    let (_, ended) = live.end(&fence);
+    let denials = ended.denials();
+    assert!(denials.iter().all(|one| one.rule == "connection-limit"), "{ended}");
+    assert!(over >= 11 * (40 - 16), "{over}: {ended}");
+    assert_eq!(denials.iter().map(|one| one.count).sum::<u64>(), over, "{ended}");
+    assert!((denials.len() as u64) < over / 4, "they are folded: {ended}");
+    assert!(ended.seal().complete, "{ended}");
+}
+
+/// A proxy that is killed closes egress and ends the run, and the record says that its last refusals may be missing.
+#[test]
+fn its_end_is_the_runs_end_and_no_egress_is_left() {
+    let fence = Fence::new();
+    let script = r#"
+signal = __import__("signal")
+for number in signal.SIGTERM, signal.SIGHUP:
+    signal.signal(number, signal.SIG_IGN)
+point("here")
+point("again")
+"#;
+    let mut live = Live::start(&fence, &[], &(PRELUDE.to_owned() + script));
+    assert_eq!(live.line(), "here");
+    let (pid, _) = proxy(&fence.world);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), nix::sys::signal::Signal::SIGKILL).expect("kill");
+    let status = live.child.wait().expect("ringfence ends");
+    assert_eq!(status.code(), Some(125));
+    let said = world::Said { code: status.code(), out: String::new(), err: String::new() };
+    let ended = fence.ended(said, live.ledger);
+    assert!(!ended.seal().complete && !ended.seal().complete_by_axis["network"], "{ended}");
+    assert!(ended.seal().complete_by_axis["filesystem"], "{ended}");
+    assert!(fence.world.processes().is_empty(), "the command has ended with it");
+    assert_eq!(fence.verify(&ended.ledger).code, Some(1), "{ended}");
+}
