@@ -108,7 +108,11 @@ impl<'a> Loaded<'a> {
         reserve::clear_stale_walls(&mut self.busy)?;
         undo::put_back_for_the_dead(&self.busy)?;
         self.identity = Some(match &self.policy.privilege.user {
-            Some(user) => self.databases.named(&user.to_string())?,
+            Some(user) => {
+                let identity = self.databases.named(&user.to_string())?;
+                self.held.push(reserve::named_uid(identity.uid.as_raw())?);
+                identity
+            }
             None => {
                 let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
                 self.held.push(held);

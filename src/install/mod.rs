@@ -4,6 +4,7 @@ pub mod firewall;
 pub mod home;
 pub mod mountinfo;
 pub mod mounts;
+mod names;
 pub mod proxy;
 pub mod reserve;
 mod tool_files;
@@ -15,7 +16,7 @@ use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState};
 use crate::confine::seccomp::{self, FilterError};
 use crate::host::Facts;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, RunId};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError};
 use crate::observe::nflog::NfLog;
@@ -221,7 +222,8 @@ impl Installation {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
-        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment);
+        let outside = RunId::random().map_err(|e| InstallError::Stage(e.to_string()))?;
+        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment, &outside);
         let stage = Stage {
             confinement: Confinement {
                 privilege: plan.policy.privilege.posture,
@@ -406,6 +408,7 @@ fn surroundings(
     mounts: Option<&MountPlan>,
     proxy: Option<SocketAddrV4>,
     environment: &[CString],
+    outside: &RunId,
 ) -> Surroundings {
     let postures = plan.policy.postures();
     let held = mounts.filter(|_| postures.filesystem > Posture::Open);
@@ -431,5 +434,6 @@ fn surroundings(
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
         scopes: plan.scopes,
+        outside: format!("preflight-{outside}"),
     }
 }

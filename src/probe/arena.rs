@@ -18,8 +18,6 @@ pub const DIRECTORY: &str = "/proc/fs";
 pub const SET_ID: &str = "/proc/fs/set-id";
 /// The program with a file capability.
 pub const FILE_CAPABILITY: &str = "/proc/fs/file-capability";
-/// The abstract socket's name.
-pub const OUTSIDE: &[u8] = b"preflight-outside";
 
 /// The bait while it is up.
 #[derive(Debug, Default)]
@@ -33,8 +31,8 @@ fn fail(call: &'static str) -> impl FnOnce(Errno) -> String {
 }
 
 impl Arena {
-    /// Puts the bait up.
-    pub fn put_up() -> Result<Arena, String> {
+    /// Puts the bait up. `outside` is the abstract socket's name: one that nobody could have bound before.
+    pub fn put_up(outside: &str) -> Result<Arena, String> {
         let tree = sys::new_tmpfs(0o755, sys::ATTR_NODEV).map_err(fail("fsmount"))?;
         program(&tree, "set-id", 0o6755)?;
         let file = program(&tree, "file-capability", 0o755)?;
@@ -42,15 +40,11 @@ impl Arena {
         drop(file);
         let point = open(DIRECTORY, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(fail("open"))?;
         sys::move_mount(tree.as_fd(), point.as_fd()).map_err(fail("move_mount"))?;
+        let name = UnixAddr::new_abstract(outside.as_bytes()).map_err(fail("bind"))?;
         let outside =
             socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
-        let name = UnixAddr::new_abstract(OUTSIDE).map_err(fail("bind"))?;
-        match bind(outside.as_raw_fd(), &name) {
-            Ok(()) => listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?,
-            // Another run's bait in the same network namespace serves as well.
-            Err(Errno::EADDRINUSE) => {}
-            Err(errno) => return Err(fail("bind")(errno)),
-        }
+        bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
+        listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
         Ok(Arena { attached: true, outside: Some(outside) })
     }
 

@@ -155,7 +155,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         }
         Operation::TraceSupervisor => trace(run.supervisor),
         Operation::SignalSupervisor => one(errno_of(kill(Pid::from_raw(run.supervisor), None))),
-        Operation::AbstractSocket => one(network::abstract_socket()),
+        Operation::AbstractSocket => one(network::abstract_socket(&run.outside)),
         Operation::Keyring => one(keyring(run)),
         Operation::Descriptors => descriptors(),
         Operation::Environment => environment(run),

@@ -47,6 +47,8 @@ pub struct Surroundings {
     pub environment: Vec<std::ffi::CString>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
+    /// The name of the outside's abstract socket.
+    pub outside: String,
 }
 
 /// The probes of one run.
@@ -80,7 +82,7 @@ impl Suite {
 
     /// Puts up, with privilege, what the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
-        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up() }
+        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up(&self.surroundings.outside) }
     }
 
     /// Takes the bait away and checks that it is gone.

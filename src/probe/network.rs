@@ -148,10 +148,10 @@ fn loopback_server() -> String {
 }
 
 /// Connects to the abstract socket that the stage has put up.
-pub fn abstract_socket() -> String {
+pub fn abstract_socket(name: &str) -> String {
     let outcome = (|| {
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(super::arena::OUTSIDE)?)
+        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)
     })();
     errno_of(outcome)
 }
