@@ -62,6 +62,23 @@ impl MountPlan {
         aliases
     }
 
+    /// The directories on the way to a read-only path within what is writable: each becomes a mount of its own, which
+    /// cannot be renamed (EBUSY). Else the command moves one away with the mount in it, and what it then puts under the
+    /// old name is what others find there.
+    pub fn pinned(&self) -> Vec<PathBuf> {
+        let mounted = |path: &Path| {
+            self.writable.iter().any(|w| w.path == path) || self.read_only_within.iter().any(|r| r == path)
+        };
+        let above = self.read_only_within.iter().flat_map(|path| path.ancestors().skip(1));
+        let mut pinned: Vec<PathBuf> = above
+            .filter(|path| *path != Path::new("/") && !mounted(path) && !self.protects(path))
+            .map(Path::to_owned)
+            .collect();
+        pinned.sort();
+        pinned.dedup();
+        pinned
+    }
+
     /// Whether a path must be read-only: the innermost of the paths that hold it decides.
     pub fn protects(&self, path: &Path) -> bool {
         let depth = |holding: &Path| path.starts_with(holding).then(|| holding.components().count());
@@ -146,7 +163,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
     let mut writable = Vec::new();
     for entry in &plan.writable {
-        writable.push((entry.path.as_path(), Some(writable_tree(entry, userns)?)));
+        writable.push((entry.path.as_path(), Layer::Writable(writable_tree(entry, userns)?)));
     }
     if plan.whole_read_only {
         if !mutation::left_out("read-only") {
@@ -160,13 +177,16 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
         }
     }
     // Outer ones first, so that of two that lie within each other the inner one decides.
-    let mut within: Vec<(&Path, Option<OwnedFd>)> =
-        plan.read_only_within.iter().map(|path| (path.as_path(), None)).chain(writable).collect();
+    let pinned = plan.pinned();
+    let read_only = plan.read_only_within.iter().map(|path| (path.as_path(), Layer::ReadOnly));
+    let pins = pinned.iter().map(|path| (path.as_path(), Layer::Pinned));
+    let mut within: Vec<(&Path, Layer)> = read_only.chain(pins).chain(writable).collect();
     within.sort_by_key(|(path, _)| path.components().count());
-    for (path, tree) in within {
-        match tree {
-            Some(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
-            None if !mutation::left_out("read-only") => cover_read_only(path)?,
+    for (path, layer) in within {
+        match layer {
+            Layer::Writable(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
+            Layer::ReadOnly if !mutation::left_out("read-only") => cover_read_only(path)?,
+            Layer::Pinned if !mutation::left_out("read-only") => attach(&clone_tree(path, true)?, path)?,
             _ => {}
         }
     }
@@ -176,6 +196,14 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     }
     chdir("/").map_err(failed("chdir", Path::new("/")))?;
     compare(plan)
+}
+
+/// What is mounted at a path of the plan, one within the other.
+enum Layer {
+    Writable(OwnedFd),
+    ReadOnly,
+    /// The same as before, as a mount of its own.
+    Pinned,
 }
 
 fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
@@ -310,7 +338,9 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
     let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only);
     let trees = trees.chain(&plan.read_only_within).filter(|_| !mutation::left_out("read-only"));
-    for path in covered.chain(masked).chain(writable).chain(trees) {
+    let pinned = plan.pinned();
+    let pinned = pinned.iter().filter(|_| !mutation::left_out("read-only"));
+    for path in covered.chain(masked).chain(writable).chain(trees).chain(pinned) {
         if !attached(path) {
             return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
         }
