@@ -6,7 +6,7 @@ use super::mountinfo::{self, Mount};
 use crate::mutation;
 use crate::sys::{self, MountAttr};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, mkdirat};
@@ -142,12 +142,14 @@ fn c_path(path: &Path) -> Result<CString, MountError> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", path)(Errno::EINVAL))
 }
 
+/// The plan's paths have no symbolic link in them; one that is met now was put there since, by who owns a directory above.
 fn pin(path: &Path) -> Result<OwnedFd, MountError> {
-    open(path, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed("open", path))
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    openat2(AT_FDCWD, path, how).map_err(failed("openat2", path))
 }
 
 fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
-    sys::clone_tree(AT_FDCWD, &c_path(path)?, recursive).map_err(failed("open_tree", path))
+    sys::clone_tree(pin(path)?.as_fd(), c"", recursive).map_err(failed("open_tree", path))
 }
 
 /// Puts the calling, single-threaded process into a mount namespace of its own in which the plan holds.
