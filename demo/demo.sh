@@ -1,25 +1,50 @@
 #!/bin/sh
-# Runs in a closed network world (see `world up`), as root of the box: one session under nist-high, then its record.
+# Runs in a closed network world (see `world up`), as root of the box: the attacks as they arrive without ringfence, the
+# same attacks in one session under nist-high, then the session's record.
 set -u
 ledger=/var/log/ringfence/demo.jsonl
+BOLD='' GOOD='' BAD='' PLAIN=''
+if [ -t 1 ]; then
+  BOLD=$(printf '\033[1m') GOOD=$(printf '\033[32m') BAD=$(printf '\033[31m') PLAIN=$(printf '\033[0m')
+fi
+export GOOD BAD PLAIN
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+title() { printf '\n%s%s%s\n\n' "$BOLD" "$*" "$PLAIN"; }
+arrives() { printf '  arrives  %-55s %s\n' "$1" "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "$2")"; }
 
-say 'Without ringfence, as root, the attacks arrive:'
-printf '  %-52s %s\n' "metadata service by address" \
-  "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "http://$WORLD_METADATA4/")"
-printf '  %-52s %s\n' "a private address behind an admitted name" \
-  "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "http://$WORLD_NAME_OF_PRIVATE/")"
-printf '  %-52s %s\n' "a stranger ($WORLD_STRANGER)" \
-  "$(curl -s -m 5 -o /dev/null -w '%{http_code}' "https://$WORLD_STRANGER/")"
+title '1. Without ringfence, as root, every attack arrives'
+arrives "a stranger, $WORLD_STRANGER" "https://$WORLD_STRANGER/"
+arrives "an admitted name that leads to $WORLD_PRIVATE4" "http://$WORLD_NAME_OF_PRIVATE/"
+arrives "an admitted name that leads to $WORLD_METADATA4" "http://$WORLD_NAME_OF_METADATA/"
+arrives "the metadata service by its address" "http://$WORLD_METADATA4/"
+arrives "an IPv6 address" "http://[$WORLD_PUBLIC6]/"
 
-say 'The same machine under ringfence run --policy nist-high:'
-ringfence run --policy nist-high --label demo=1 --workspace /workspace --ledger "$ledger" \
-  -- sh /usr/local/lib/demo/session.sh
+title '2. One session under ringfence run --policy nist-high --workspace /workspace'
+ringfence run --policy nist-high --label demo=1 --workspace /workspace --ledger "$ledger" --json-status-fd 3 \
+  -- sh /usr/local/lib/demo/session.sh 3>/tmp/status.json
 status=$?
-say "The session ended with status $status. Its record:"
+
+title '3. Its record: ringfence report'
 ringfence report "$ledger"
-say 'And whether the record is whole:'
-ringfence verify "$ledger"
-verified=$?
-[ "$status" -eq 0 ] && [ "$verified" -eq 0 ]
+
+title '4. Is it whole? ringfence verify, against the head that --json-status-fd gave'
+head=$(sed -n 's/.*"head":"\([0-9a-f]*\)".*/\1/p' /tmp/status.json)
+printf '  as it is:                '
+ringfence verify "$ledger" --head "$head"
+whole=$?
+sed 's/stranger/Stranger/' "$ledger" >/tmp/changed.jsonl
+printf '  with one letter changed: '
+ringfence verify /tmp/changed.jsonl
+changed=$?
+sed '$d' "$ledger" >/tmp/short.jsonl
+printf '  without its last line:   '
+ringfence verify /tmp/short.jsonl
+short=$?
+echo
+
+denials=$(grep -c '"kind":"denial"' "$ledger")
+if [ "$status $whole $changed $short $denials" != '0 0 2 1 6' ]; then
+  printf '%sNot as it should be: session %s, verify %s %s %s, denials %s of 6%s\n' \
+    "$BAD" "$status" "$whole" "$changed" "$short" "$denials" "$PLAIN" >&2
+  exit 1
+fi

@@ -1,10 +1,12 @@
 //! Messages between our own processes: one JSON value a packet over an AF_UNIX SOCK_SEQPACKET pair (unix(7)).
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, send, shutdown, socketpair};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// The largest message; a larger one is an error of ours, never truncated.
 const LARGEST: usize = 192 << 10;
@@ -79,6 +81,23 @@ impl Channel {
             return Err(ChannelError::Closed);
         }
         serde_json::from_slice(&buffer[..length]).map_err(|e| ChannelError::Form(e.to_string()))
+    }
+}
+
+impl Channel {
+    /// Receives one message, waiting for it no longer than this; `None` when none came.
+    pub fn receive_within<T: DeserializeOwned>(&self, patience: Duration) -> Result<Option<T>, ChannelError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(0) => return Ok(None),
+                Ok(_) => return self.receive().map(Some),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(failed("poll")(errno)),
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The subcommands that are no run: each asks, prints and returns its exit status.
 
 use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, VerifyArgs};
+use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::account::Databases;
@@ -11,13 +12,16 @@ use crate::policy::{Posture, show};
 use crate::report::report;
 use std::io::{IsTerminal, Write};
 
-/// Does what a subcommand asks.
-pub fn execute(command: &Command) -> Result<i32, Error> {
+/// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
+pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
+    if !matches!(command, Command::Run(_)) {
+        signals.unblock().map_err(call("sigprocmask"))?;
+    }
     let mut out = std::io::stdout().lock();
     match command {
         Command::Run(args) => {
             drop(out);
-            crate::run::run(args)
+            crate::run::run(args, signals)
         }
         Command::Plan(args) => plan(args, &mut out),
         Command::Policy(PolicyCommand::Show(flags)) => {

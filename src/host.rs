@@ -5,6 +5,8 @@ pub mod survey;
 use crate::confine::landlock;
 use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
+use crate::install::mounts;
+use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
 use crate::proxy::Dns;
@@ -12,7 +14,6 @@ use crate::sys::{self, Fork, MountAttr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{geteuid, getpid, pipe2, read, write};
@@ -26,6 +27,8 @@ use std::path::{Path, PathBuf};
 
 /// CAP_CHOWN (capabilities(7)).
 pub const CHOWN: u32 = 0;
+/// CAP_KILL.
+pub const KILL: u32 = 5;
 /// CAP_SETGID.
 pub const SETGID: u32 = 6;
 /// CAP_SETUID.
@@ -345,7 +348,7 @@ const STEPS: [&str; 9] =
 
 fn try_mounts() -> Result<(), (u8, Errno)> {
     let at = |step: u8| move |errno| (step, errno);
-    unshare(CloneFlags::CLONE_NEWNS).map_err(at(1))?;
+    mounts::unshare_mounts().map_err(at(1))?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
     let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
     let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };
@@ -363,7 +366,7 @@ fn process_of(uid: u32) -> Option<i32> {
     pids.find(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
-        uids.split_whitespace().any(|u| u.parse() == Ok(uid))
+        uids.split_whitespace().any(|u| u.parse() == Ok(uid)) && !has_ended(&status)
     })
 }
 

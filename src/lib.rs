@@ -1,26 +1,40 @@
 //! ringfence puts a graded policy in force with the kernel's own mechanisms, proves by behaviour that it holds,
 //! drops privilege, runs a command under it, and writes down every denial as it is made.
 //!
-//! The modules in reading order: what is asked, what the host offers, what will carry it, how it is put in force,
-//! how it is shown to hold, and how one run is lived to its end.
+//! The modules stand in reading order; `run` is the story that all the others are parts of.
 #![deny(unsafe_code)]
 
-pub mod channel;
+// What is asked: the command line, its subcommands, the policy.
 pub mod cli;
 pub mod commands;
-pub mod confine;
-pub mod error;
-pub mod host;
-pub mod install;
-pub mod ledger;
-pub mod mutation;
-pub mod observe;
-pub mod plan;
 pub mod policy;
+
+// One run, and what can end it.
+pub mod error;
+pub mod run;
+
+// What the host offers, and what will carry the policy there.
+pub mod host;
+pub mod plan;
+
+// How it is put in force: with privilege, then in the child that gives it up.
+pub mod confine;
+pub mod install;
+pub mod stage;
+
+// How it is shown to hold.
+pub mod mutation;
 pub mod probe;
+
+// What refuses, what sees it, and where it is written down.
+pub mod ledger;
+pub mod observe;
 pub mod proxy;
 pub mod report;
-pub mod run;
-pub mod stage;
+
+// Living with the command to its end.
+pub mod channel;
 pub mod supervise;
+
+// The system calls that no crate offers safely, and nothing else that is unsafe.
 pub mod sys;

@@ -190,8 +190,8 @@ fn home_plan(policy: &Policy, facts: &Facts, identity: &Identity) -> Result<Opti
     let own = home.owner == Some(identity.uid.as_raw());
     match home.owner {
         _ if own => {}
-        None if identity.dedicated => {}
-        Some(owner) if identity.dedicated => {
+        None if !identity.of_image => {}
+        Some(owner) if !identity.of_image => {
             let fault =
                 format!("it belongs to uid {owner}; accepted as HOME: the command's own directory, or a missing one");
             return Err(Refusal::Path { path: identity.home.clone(), fault });

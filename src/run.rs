@@ -8,7 +8,7 @@ mod session;
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
-use crate::host::Facts;
+use crate::host::{Facts, NET_ADMIN};
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve::{self, Reservation};
@@ -17,18 +17,24 @@ use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::{self, Plan};
 use crate::policy::{Leftovers, Policy, Posture};
-use crate::probe::Suite;
+use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
+use crate::supervise::{AbortCause, Watchman};
+use crate::sys;
 use session::Session;
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::ffi::OsString;
+use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Runs the command that the arguments name under the policy that they name. Returns the exit status to pass on.
-pub fn run(args: &RunArgs) -> Result<i32, Error> {
-    let mut told = StatusLine::open(args)?;
+pub use session::complain;
+
+/// Runs the command that the arguments name under the policy that they name, giving it the caller's signal state. Returns
+/// the exit status to pass on.
+pub fn run(args: &RunArgs, signals: SignalState) -> Result<i32, Error> {
+    let mut told = StatusLine::open(args.run.json_status_fd)?;
     let outcome = (|| {
-        let loaded = Loaded::load(args)?;
+        let loaded = Loaded::load(args, signals)?;
         let planned = loaded.plan()?;
         let installed = planned.install(&mut told)?;
         let probed = installed.probe()?;
@@ -37,24 +43,41 @@ pub fn run(args: &RunArgs) -> Result<i32, Error> {
         exited.seal()
     })();
     if let Err(error) = &outcome {
-        told.not_started(error)?;
+        told.not_started(error);
     }
     outcome
+}
+
+/// Writes the status line of a run whose command line could not be read, if the line names a descriptor all the same.
+pub fn not_parsed(arguments: &[OsString], error: &Error) {
+    let mut ours = arguments.iter().take_while(|argument| *argument != "--");
+    let fd = std::iter::from_fn(|| {
+        let argument = ours.next()?.to_string_lossy();
+        Some(match argument.strip_prefix("--json-status-fd") {
+            Some("") => ours.next().map(|value| value.to_string_lossy().into_owned()),
+            Some(value) => value.strip_prefix('=').map(str::to_owned),
+            None => None,
+        })
+    });
+    let fd = fd.flatten().find_map(|value| value.parse().ok());
+    if let Ok(told) = StatusLine::open(fd) {
+        told.not_started(error);
+    }
 }
 
 /// `--json-status-fd`: one line, whatever happens.
 struct StatusLine(Option<OwnedFd>);
 
 impl StatusLine {
-    fn open(args: &RunArgs) -> Result<StatusLine, Error> {
-        let Some(fd) = args.run.json_status_fd else { return Ok(StatusLine(None)) };
+    fn open(fd: Option<RawFd>) -> Result<StatusLine, Error> {
+        let Some(fd) = fd else { return Ok(StatusLine(None)) };
         inherited::adopt(fd).map(|fd| StatusLine(Some(fd))).map_err(|errno| Error::StatusDescriptor { fd, errno })
     }
 
     /// For a run that ended before there was a session to tell of.
-    fn not_started(self, error: &Error) -> Result<(), Error> {
+    fn not_started(self, error: &Error) {
         let end = SealInput { started: false, outcome: Outcome::NotStarted, exit_code: Some(error.status()) };
-        session::tell(self.0, &Status::unsealed(end))
+        session::tell(self.0, &Status::unsealed(end));
     }
 }
 
@@ -71,11 +94,10 @@ struct Loaded<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    fn load(args: &'a RunArgs) -> Result<Loaded<'a>, Error> {
-        let signals = SignalState::block_all().map_err(call("sigprocmask"))?;
+    fn load(args: &'a RunArgs, signals: SignalState) -> Result<Loaded<'a>, Error> {
         let policy = args.policy.load()?;
         policy.check_holdable().map_err(plan::Refusal::from)?;
-        inherited::check(&policy, args)?;
+        inherited::settle(&policy, args)?;
         let invocation = Invocation {
             argv: args.command.clone(),
             directory: std::env::current_dir().map_err(call("getcwd"))?,
@@ -105,20 +127,23 @@ impl<'a> Loaded<'a> {
             return Ok(());
         }
         self.busy = reserve::busy_uids();
-        reserve::clear_stale_walls(&mut self.busy)?;
+        // Without the capability no table can be looked at; where the policy needs a wall, the plan says what is missing.
+        if sys::capget().map_err(call("capget"))?.effective >> NET_ADMIN & 1 == 1 {
+            reserve::clear_stale_walls(&mut self.busy)?;
+        }
         undo::put_back_for_the_dead(&self.busy)?;
-        self.identity = Some(match &self.policy.privilege.user {
+        match &self.policy.privilege.user {
             Some(user) => {
                 let identity = self.databases.named(&user.to_string())?;
                 self.held.push(reserve::named_uid(identity.uid.as_raw())?);
-                identity
+                self.identity = Some(identity);
             }
             None => {
                 let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
                 self.held.push(held);
-                self.databases.dedicated(uid)
+                self.identity = Some(self.databases.dedicated(uid));
             }
-        });
+        }
         Ok(())
     }
 
@@ -146,31 +171,50 @@ struct Planned<'a> {
 impl Planned<'_> {
     /// Opens the ledger, then puts the plan in force. From here on every way out seals.
     fn install(mut self, told: &mut StatusLine) -> Result<Installed, Error> {
+        let watchman = Watchman::new()?;
         let (ledger, mask) = control_files::open_ledger(self.args, &self.run, &self.plan)?;
         if let Some(mounts) = &mut self.plan.mounts {
             mask.iter().for_each(|path| mounts.mask(path));
         }
-        let mut session = Session::begin(ledger, self.held, told.0.take())?;
+        let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels()) {
             return Err(session.fail(error));
         }
         let run = self.run.as_str();
-        match session.installation.put_up(run, &self.plan, &self.facts, &self.busy, &self.invocation) {
-            Ok(()) => Ok(Installed { session, leftovers: leftovers(&self.plan.policy, self.facts.is_init) }),
-            Err(error) => Err(session.fail(error.into())),
+        let put_up = session.installation.put_up(run, &self.plan, &self.facts, &self.busy, &self.invocation);
+        match put_up.map_err(Error::from).and_then(|()| session.await_stage()) {
+            Ok(()) => Ok(Installed { session, leftovers: Leaving::of(&self.plan.policy, self.facts.is_init) }),
+            Err(error) => Err(session.fail(error)),
         }
     }
 }
 
-/// `kill` where this process is PID 1, whose end ends the container; `keep` elsewhere, for graders test live servers.
-fn leftovers(policy: &Policy, is_init: bool) -> Leftovers {
-    policy.leftovers.unwrap_or(if is_init { Leftovers::Kill } else { Leftovers::Keep })
+/// What becomes of what the command leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// It is ended.
+    Ended,
+    /// It stays, and this process with it: the end of a PID 1 is the end of everything.
+    AwaitedHere,
+    /// It stays under a supervisor of its own, and this process returns.
+    HandedOver,
+}
+
+impl Leaving {
+    /// Without a word in the policy: `kill` where this process is PID 1, `keep` elsewhere, for graders test live servers.
+    fn of(policy: &Policy, is_init: bool) -> Leaving {
+        match (policy.leftovers, is_init) {
+            (Some(Leftovers::Kill), _) | (None, true) => Leaving::Ended,
+            (Some(Leftovers::Keep), true) => Leaving::AwaitedHere,
+            (Some(Leftovers::Keep) | None, false) => Leaving::HandedOver,
+        }
+    }
 }
 
 /// What is in force.
 struct Installed {
     session: Session,
-    leftovers: Leftovers,
+    leftovers: Leaving,
 }
 
 /// How long all probes together may take.
@@ -195,9 +239,11 @@ impl Installed {
             Notice::Failed(cause) => Some(Err(cause)),
             _ => None,
         })?;
-        let probes = probes.map_err(crate::supervise::AbortCause::StageFailed)?;
+        let probes = probes.map_err(AbortCause::StageFailed)?;
+        // Last, for what was refused to them must have been told by now.
+        let heard = session.begin_recording()?;
         let mut failed = None;
-        for probe in probes {
+        for probe in evidence::judge(&heard, probes).map_err(AbortCause::StageFailed)? {
             if !probe.passed && failed.is_none() {
                 failed = Some(probe.clone());
             }
@@ -207,14 +253,14 @@ impl Installed {
             let why = Suite::why(&probe.id).unwrap_or_default();
             return Err(Error::Probe { id: probe.id, expected: probe.expected, seen: probe.seen, why });
         }
-        session.begin_recording()
+        Ok(())
     }
 }
 
 /// What is in force and has been shown to be.
 struct Probed {
     session: Session,
-    leftovers: Leftovers,
+    leftovers: Leaving,
 }
 
 impl Probed {
@@ -227,22 +273,21 @@ impl Probed {
 
     fn start_command(&mut self) -> Result<(), Error> {
         let session = &mut self.session;
-        session.order(&Order::Launch)?;
+        session.launch()?;
         let launched = session.await_notice(Some(LAUNCHING), |notice| match notice {
             Notice::Launched { pid: _ } => Some(Ok(())),
             Notice::NotLaunched(failure) => Some(Err(failure)),
             _ => None,
         })?;
         launched?;
-        session.command_runs();
-        Ok(())
+        session.command_runs()
     }
 }
 
 /// The command runs.
 struct Running {
     session: Session,
-    leftovers: Leftovers,
+    leftovers: Leaving,
 }
 
 impl Running {
@@ -261,7 +306,7 @@ impl Running {
 /// The command has ended; what it left behind may still run.
 struct Exited {
     session: Session,
-    leftovers: Leftovers,
+    leftovers: Leaving,
     how: Ended,
     left: bool,
 }
@@ -272,14 +317,14 @@ impl Exited {
         if let Err(error) = self.session.command_is_over() {
             return Err(self.session.fail(error));
         }
-        match (self.left, self.leftovers) {
-            (true, Leftovers::Keep) => return keep::hand_over(self.session, self.how),
-            (true, Leftovers::Kill) => {
-                if let Err(error) = self.session.end_leftovers() {
-                    return Err(self.session.fail(error));
-                }
-            }
-            (false, _) => {}
+        let over = match (self.left, self.leftovers) {
+            (true, Leaving::HandedOver) => return keep::hand_over(self.session, self.how),
+            (true, Leaving::AwaitedHere) => self.session.await_empty(),
+            (true, Leaving::Ended) => self.session.end_leftovers(),
+            (false, _) => Ok(()),
+        };
+        if let Err(error) = over {
+            return Err(self.session.fail(error));
         }
         self.session.seal(self.how)?;
         Ok(status)

@@ -3,24 +3,26 @@
 //! It is the parent of the command and, as a subreaper, of every process that the command leaves behind; so it learns of
 //! each end, and no child means that nothing of the sandbox is left. When its supervisor ends, it ends them all.
 
+mod child;
+
 use crate::channel::{Channel, ChannelError};
 use crate::confine::Confinement;
 use crate::confine::exec::{Command, ExecFailure};
 use crate::ledger::record::Probe;
 use crate::probe::Suite;
 use crate::supervise::descendants;
-use crate::supervise::terminal::Terminal;
+use crate::supervise::terminal::{Placement, Terminal};
 use crate::sys::{self, Fork};
+use child::{Child, Unheard, confine};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::{set_child_subreaper, set_pdeathsig};
-use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::{Pid, getpgrp, getppid, pipe2, setpgid};
+use nix::unistd::{Pid, getpgrp, setpgid};
 use serde::{Deserialize, Serialize};
-use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -29,8 +31,8 @@ use std::time::Duration;
 pub enum Order {
     /// Run the pre-flight probes in a confined child.
     Probe,
-    /// Start the command.
-    Launch,
+    /// Start the command, in this process group.
+    Launch(Placement),
     /// Deliver a signal to the command.
     Signal(i32),
     /// Let the command's process group go on after a stop.
@@ -106,9 +108,6 @@ pub struct Stage {
     pub terminal: Option<Terminal>,
 }
 
-/// The descriptor on which a confined child reports; what lies above is closed.
-const REPORT: i32 = 3;
-
 impl Stage {
     /// Lives the stage's life in the calling, freshly forked process; returns its exit status.
     ///
@@ -122,10 +121,13 @@ impl Stage {
         let (Ok(children), Ok(())) = (ready, told) else {
             return 1;
         };
-        let mut attendance = Attendance { stage: self, supervisor, children, command: None, launched: false };
+        let mut attendance =
+            Attendance { stage: self, supervisor, children, command: None, group: None, launched: false };
         let outcome = attendance.attend();
         descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
-        i32::from(outcome.is_err())
+        // The supervisor, if it still lives, knows by this that there is nothing left for it to end.
+        let farewell = attendance.supervisor.send(&Notice::Empty);
+        i32::from(outcome.is_err() || farewell.is_err())
     }
 }
 
@@ -143,6 +145,8 @@ struct Attendance {
     supervisor: Channel,
     children: SignalFd,
     command: Option<Pid>,
+    /// The command's own process group, if it has one.
+    group: Option<Pid>,
     launched: bool,
 }
 
@@ -176,13 +180,14 @@ impl Attendance {
 
     fn obey(&mut self, order: Order) -> Result<(), ChannelError> {
         match order {
-            Order::Probe => match self.probe() {
+            Order::Probe => match self.probe()? {
                 Ok(outcomes) => self.supervisor.send(&Notice::Probed(outcomes)),
                 Err(cause) => self.supervisor.send(&Notice::Failed(cause)),
             },
-            Order::Launch => match self.launch() {
+            Order::Launch(placement) => match self.launch(placement)? {
                 Ok(pid) => {
                     self.command = Some(pid);
+                    self.group = Some(pid).filter(|_| placement != Placement::Callers);
                     self.launched = true;
                     self.supervisor.send(&Notice::Launched { pid: pid.as_raw() })?;
                     // Whoever waits for the end of the command's output must not wait for ours.
@@ -191,8 +196,8 @@ impl Attendance {
                 Err(failure) => self.supervisor.send(&Notice::NotLaunched(failure)),
             },
             Order::Signal(number) => {
-                if let (Some(pid), Ok(signal)) = (self.command, Signal::try_from(number)) {
-                    match kill(pid, signal) {
+                if let Some(pid) = self.command {
+                    match sys::send_signal(pid, number) {
                         // It has ended meanwhile; its status is on its way.
                         Ok(()) | Err(Errno::ESRCH) => {}
                         Err(errno) => {
@@ -203,7 +208,7 @@ impl Attendance {
                 Ok(())
             }
             Order::Continue { in_foreground } => {
-                let Some(group) = self.command else { return Ok(()) };
+                let (Some(_), Some(group)) = (self.command, self.group) else { return Ok(()) };
                 let failed = |call| move |errno| ChannelError::Call { call, errno };
                 if let Some(terminal) = self.stage.terminal.as_ref().filter(|_| in_foreground) {
                     terminal.give_to(group).map_err(failed("tcsetpgrp"))?;
@@ -257,98 +262,95 @@ impl Attendance {
     }
 
     /// Runs the suite in a child that takes the command's confinement, and reads its report.
-    fn probe(&mut self) -> Result<Vec<Probe>, String> {
-        let fail = |what: &str, errno: Errno| format!("probes: {what}: {errno}");
-        let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| fail("pipe2", e))?;
-        let arena = self.stage.suite.prepare()?;
-        match sys::fork_single_threaded().map_err(|e| fail("fork", e))? {
-            Fork::Child => report_and_exit(write, || confine(&self.stage.confinement).map(|()| self.stage.suite.run())),
-            Fork::Parent(child) => {
-                drop(write);
-                let mut text = Vec::new();
-                std::fs::File::from(report)
-                    .read_to_end(&mut text)
-                    .map_err(|e| format!("probes: read the report: {e}"))?;
-                let status = waitpid(child, None).map_err(|e| fail("waitpid", e))?;
-                // Whatever a probe started is a child of ours now.
-                descendants::end_all(Duration::ZERO, self.stage.confinement.identity.as_ref());
-                self.stage.suite.clear(arena)?;
-                if status != WaitStatus::Exited(child, 0) {
-                    return Err(format!("probes: the probing process did not end well: {status:?}"));
-                }
-                let outcome: Result<Vec<Probe>, String> =
-                    serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
-                outcome
+    fn probe(&self) -> Result<Result<Vec<Probe>, String>, ChannelError> {
+        let stage = &self.stage;
+        let arena = match stage.suite.prepare() {
+            Ok(arena) => arena,
+            Err(cause) => return Ok(Err(cause)),
+        };
+        let forked = Child::fork(|| confine(&stage.confinement).map(|()| stage.suite.run()));
+        let heard = self.hear(&forked)?;
+        let status = forked.map(|child| waitpid(child.pid, None));
+        // Whatever a probe started is a child of ours now.
+        descendants::end_all(Duration::ZERO, stage.confinement.identity.as_ref());
+        Ok(stage.suite.clear(arena).and_then(|()| {
+            let text = heard.map_err(|(call, errno)| format!("probes: {call}: {errno}"))?;
+            if !matches!(status, Ok(Ok(WaitStatus::Exited(_, 0)))) {
+                return Err(format!("probes: the probing process did not end well: {status:?}"));
             }
+            let outcome: Result<Vec<Probe>, String> =
+                serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
+            outcome
+        }))
+    }
+
+    fn launch(&self, placement: Placement) -> Result<Result<Pid, ExecFailure>, ChannelError> {
+        let stage = &self.stage;
+        let ours = |message: String| ExecFailure { status: 125, message };
+        let forked = Child::fork(|| {
+            let placed = place(placement, stage.terminal.as_ref());
+            let ready = placed.map_err(|(call, errno)| format!("launch: {call}: {errno}"));
+            match ready.and_then(|()| confine(&stage.confinement)) {
+                Ok(()) => stage.command.execute(),
+                Err(cause) => ours(cause),
+            }
+        });
+        let heard = self.hear(&forked)?;
+        Ok(match (forked, heard) {
+            (Ok(child), Ok(text)) if text.is_empty() => Ok(child.pid),
+            (Ok(child), Ok(text)) => {
+                match waitpid(child.pid, None) {
+                    Ok(_) => Err(serde_json::from_slice(&text)
+                        .unwrap_or_else(|e| ours(format!("launch: the report is torn: {e}")))),
+                    Err(errno) => Err(ours(format!("launch: waitpid: {errno}"))),
+                }
+            }
+            (_, Err((call, errno))) | (Err((call, errno)), _) => Err(ours(format!("launch: {call}: {errno}"))),
+        })
+    }
+
+    /// Reads a child's report; [`ChannelError::Closed`] when the stage is to end instead.
+    fn hear(
+        &self,
+        child: &Result<Child, (&'static str, Errno)>,
+    ) -> Result<Result<Vec<u8>, (&'static str, Errno)>, ChannelError> {
+        match child.as_ref().map(|child| child.report(&self.supervisor)) {
+            Ok(Ok(text)) => Ok(Ok(text)),
+            Ok(Err(Unheard::Dismissed)) => Err(ChannelError::Closed),
+            Ok(Err(Unheard::Call(call, errno))) => Ok(Err((call, errno))),
+            Err((call, errno)) => Ok(Err((call, *errno))),
         }
     }
+}
 
-    fn launch(&mut self) -> Result<Pid, ExecFailure> {
-        let fail = |call: &str, errno: Errno| ExecFailure { status: 125, message: format!("launch: {call}: {errno}") };
-        let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|e| fail("pipe2", e))?;
-        match sys::fork_single_threaded().map_err(|e| fail("fork", e))? {
-            Fork::Child => report_and_exit(write, || {
-                let stage = &self.stage;
-                let ours = |message: String| ExecFailure { status: 125, message };
-                let ready =
-                    own_process_group(stage.terminal.as_ref()).map_err(|e| ours(format!("launch: setpgid: {e}")));
-                match ready.and_then(|()| confine(&stage.confinement).map_err(ours)) {
-                    Ok(()) => stage.command.execute(),
-                    Err(failure) => failure,
-                }
-            }),
-            Fork::Parent(child) => {
-                drop(write);
-                let mut text = Vec::new();
-                let read = std::fs::File::from(report).read_to_end(&mut text);
-                if read.is_ok() && text.is_empty() {
-                    return Ok(child);
-                }
-                waitpid(child, None).map_err(|e| fail("waitpid", e))?;
-                Err(serde_json::from_slice(&text).unwrap_or_else(|e| ExecFailure {
-                    status: 125,
-                    message: format!("launch: the report is torn: {e}"),
-                }))
-            }
+/// In the command's process, before it is confined: its process group, and the terminal's foreground for that.
+fn place(placement: Placement, terminal: Option<&Terminal>) -> Result<(), (&'static str, Errno)> {
+    let zero = Pid::from_raw(0);
+    match (placement, terminal) {
+        (Placement::Callers, Some(terminal)) => {
+            setpgid(zero, terminal.callers_group()).map_err(|errno| ("setpgid", errno))
         }
-    }
-}
-
-/// In a forked child: does `work`, writes what it returns to `report`, and ends the process. The report moves to a fixed
-/// number that confinement leaves open, and closes on exec: its end without a word says that the command runs.
-fn report_and_exit<T: Serialize>(report: OwnedFd, work: impl FnOnce() -> T) -> ! {
-    let Ok(report) = sys::move_to(report, REPORT) else { sys::exit_now(125) };
-    let text = serde_json::to_vec(&work()).unwrap_or_default();
-    let written = std::fs::File::from(report).write_all(&text);
-    sys::exit_now(if written.is_ok() && !text.is_empty() { 0 } else { 125 });
-}
-
-fn confine(confinement: &Confinement) -> Result<(), String> {
-    let parent = getppid();
-    confinement.enter(REPORT as u32 + 1).map_err(|e| e.to_string())?;
-    // After the drop, for a change of credentials clears it (prctl(2)).
-    set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("prctl PR_SET_PDEATHSIG: {e}"))?;
-    if getppid() != parent {
-        return Err("the stage has ended".into());
-    }
-    Ok(())
-}
-
-fn own_process_group(terminal: Option<&Terminal>) -> Result<(), Errno> {
-    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
-    match terminal {
-        Some(terminal) => terminal.give_to(getpgrp()),
-        None => Ok(()),
+        (Placement::Own { in_foreground: true }, Some(terminal)) => {
+            setpgid(zero, zero).map_err(|errno| ("setpgid", errno))?;
+            terminal.give_to(getpgrp()).map_err(|errno| ("tcsetpgrp", errno))
+        }
+        (Placement::Callers | Placement::Own { .. }, _) => setpgid(zero, zero).map_err(|errno| ("setpgid", errno)),
     }
 }
 
 /// Puts /dev/null in the place of this process's stdio, or an empty file in memory where the image has no /dev/null.
 pub fn release_stdio() -> Result<(), Errno> {
+    let null = release_input_and_output()?;
+    nix::unistd::dup2_stderr(&null)
+}
+
+/// The same for stdin and stdout alone. Returns the descriptor of /dev/null.
+pub fn release_input_and_output() -> Result<OwnedFd, Errno> {
     let opened = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty());
     let null = opened.or_else(|_| nix::sys::memfd::memfd_create(c"null", nix::sys::memfd::MFdFlags::MFD_CLOEXEC))?;
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
-    nix::unistd::dup2_stderr(&null)
+    Ok(null)
 }
 
 /// What a wait status says of an end.

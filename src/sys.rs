@@ -8,27 +8,45 @@ use nix::libc;
 use nix::unistd::Pid;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// The result of a raw call.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 static SIGPIPE_IGNORED_AT_START: AtomicBool = AtomicBool::new(false);
+static STDIO_CLOSED_AT_START: AtomicU8 = AtomicU8::new(0);
 
-extern "C" fn note_sigpipe() {
-    // SAFETY: a zeroed sigaction is a valid output buffer, and a null `act` only queries.
-    let ignored = unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
-    };
-    SIGPIPE_IGNORED_AT_START.store(ignored, Ordering::Relaxed);
+extern "C" fn note_start() {
+    SIGPIPE_IGNORED_AT_START.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    let closed = (0..3).filter(|number| !is_open(*number)).fold(0, |closed, number| closed | 1 << number);
+    STDIO_CLOSED_AT_START.store(closed, Ordering::Relaxed);
 }
 
-// The runtime ignores SIGPIPE before main, so what the caller had set is only to be seen before the runtime starts.
+// The runtime ignores SIGPIPE and opens /dev/null for closed stdio before main, so what the caller had set is only to be
+// seen before the runtime starts.
 // SAFETY: the section holds pointers to functions of this very type, called once by the C runtime before main.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+static NOTE_START: extern "C" fn() = note_start;
+
+/// Which of the descriptors 0 to 2 the caller of this program had closed.
+pub fn stdio_closed_at_start() -> impl Iterator<Item = RawFd> {
+    let closed = STDIO_CLOSED_AT_START.load(Ordering::Relaxed);
+    (0..3).filter(move |number| closed & 1 << number != 0)
+}
+
+/// Closes one of the descriptors 0 to 2, in a forked child that is about to exec.
+pub fn close_stdio(number: RawFd) -> Result<()> {
+    debug_assert!((0..3).contains(&number));
+    // SAFETY: no value owns a descriptor below 3; the standard library's handles only borrow them.
+    Errno::result(unsafe { libc::close(number) }).map(|_| ())
+}
+
+/// kill(2) by number, for the real-time signals too.
+pub fn send_signal(pid: Pid, number: libc::c_int) -> Result<()> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe { libc::kill(pid.as_raw(), number) }).map(|_| ())
+}
 
 /// Whether the caller of this program had SIGPIPE ignored.
 pub fn sigpipe_ignored_at_start() -> bool {
@@ -45,7 +63,7 @@ pub fn set_disposition(signal: nix::sys::signal::Signal, ignore: bool) -> Result
 
 /// Whether a signal is ignored by this process.
 pub fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: as in `note_sigpipe`.
+    // SAFETY: a zeroed sigaction is a valid output buffer, and a null `act` only queries.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
@@ -337,7 +355,8 @@ pub fn load_seccomp(program: &[u8]) -> Result<()> {
     Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) }).map(|_| ())
 }
 
-/// Tries a system call by number for a probe, all of whose arguments are integers or null pointers.
+/// Tries a system call by number for a probe, all of whose arguments are integers, pointers to nothing, or pointers to
+/// memory that the call only reads.
 ///
 /// The kernel checks pointers itself (EFAULT), and no call that the suite tries writes to memory through its arguments.
 pub fn attempt(number: libc::c_long, arguments: [u64; 6]) -> Result<i64> {
@@ -401,4 +420,14 @@ pub fn close_all_but(kept: &[RawFd]) -> Result<()> {
 pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
     owned(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }))
+}
+
+/// Sets the options that each IPv4 header of the socket's packets carries (ip(7), IP_OPTIONS).
+pub fn set_ip_options(socket: BorrowedFd<'_>, options: &[u8]) -> Result<()> {
+    let length = libc::socklen_t::try_from(options.len()).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the options outlive the call, and the length is theirs.
+    Errno::result(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_OPTIONS, options.as_ptr().cast(), length)
+    })
+    .map(|_| ())
 }

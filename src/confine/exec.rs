@@ -1,10 +1,13 @@
-//! From a confined child to the command: working directory, signal state as the caller had it, and exec with a shell's rules.
+//! From a confined child to the command: working directory, stdio and signal state as the caller had them, and exec with a
+//! shell's rules (POSIX.1-2024, Shell Command Language, 2.9.1.6 and 2.8.2).
 
 use crate::sys;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{AccessFlags, access, chdir, execve};
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -34,11 +37,16 @@ impl SignalState {
         Ok(SignalState { mask, ignored })
     }
 
+    /// Unblocks what was not blocked before, for a program that will start nothing.
+    pub fn unblock(&self) -> Result<(), Errno> {
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
+    }
+
     fn restore(&self) -> Result<(), Errno> {
         for signal in [Signal::SIGPIPE, Signal::SIGCHLD] {
             sys::set_disposition(signal, self.ignored.contains(&signal))?;
         }
-        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
+        self.unblock()
     }
 }
 
@@ -78,6 +86,11 @@ impl Command {
             let place = blocked_component(&self.workdir).unwrap_or_else(|| self.workdir.clone());
             return failure(125, format!("working directory {}: {}: {errno}", self.workdir.display(), place.display()));
         }
+        for number in sys::stdio_closed_at_start() {
+            if let Err(errno) = sys::close_stdio(number) {
+                return failure(125, format!("close descriptor {number}, as the caller had it: {errno}"));
+            }
+        }
         if let Err(errno) = self.signals.restore() {
             return failure(125, format!("restore the signal state: {errno}"));
         }
@@ -86,33 +99,25 @@ impl Command {
         };
         let mut refused = None;
         for candidate in self.candidates(name.as_bytes()) {
-            let errno = self.execute_at(&candidate);
-            match errno {
-                Errno::ENOENT | Errno::ENOTDIR => {}
-                errno => {
-                    refused.get_or_insert((candidate, errno));
-                    // A shell searches on after EACCES only.
-                    if errno != Errno::EACCES {
-                        break;
-                    }
-                }
+            let Refused { errno, found } = self.execute_at(&candidate);
+            if !found {
+                continue;
+            }
+            refused.get_or_insert((candidate, errno));
+            // A shell searches on after EACCES only.
+            if errno != Errno::EACCES {
+                break;
             }
         }
-        let shown = name.to_string_lossy();
-        let Some((path, errno)) = refused else {
-            return failure(127, format!("{shown}: command not found"));
-        };
-        let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
-        let component = blocked_component(&path).unwrap_or_else(|| path.clone());
-        failure(
-            126,
-            format!("cannot execute {}: {}: {errno} for the command's user", path.display(), component.display()),
-        )
+        match refused {
+            Some((path, errno)) => explain(Path::new(OsStr::from_bytes(path.as_bytes())), errno),
+            None => failure(127, format!("{}: command not found", name.to_string_lossy())),
+        }
     }
 
     fn candidates(&self, name: &[u8]) -> Vec<CString> {
-        if name.contains(&b'/') {
-            return CString::new(name).into_iter().collect();
+        if name.contains(&b'/') || name.is_empty() {
+            return CString::new(name).into_iter().filter(|name| !name.is_empty()).collect();
         }
         let path = self.environment.iter().find_map(|v| v.as_bytes().strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
         path.split(|b| *b == b':')
@@ -123,17 +128,84 @@ impl Command {
             .collect()
     }
 
-    fn execute_at(&self, path: &CStr) -> Errno {
+    fn execute_at(&self, path: &CStr) -> Refused {
         let Err(errno) = execve(path, &self.argv, &self.environment);
-        // A file without a format the kernel knows is a script for sh, as execvp(3) and the shells have it.
-        if errno != Errno::ENOEXEC {
-            return errno;
+        match errno {
+            // ENOENT is the interpreter's, or the loader's, where the file itself is there.
+            Errno::ENOENT | Errno::ENOTDIR => Refused { errno, found: access(path, AccessFlags::F_OK).is_ok() },
+            // A file without a format the kernel knows is a script for sh, unless it is no text.
+            Errno::ENOEXEC if !is_binary(Path::new(OsStr::from_bytes(path.to_bytes()))) => {
+                let mut argv = vec![CString::from(c"/bin/sh"), path.to_owned()];
+                argv.extend_from_slice(&self.argv[1..]);
+                // Without a shell the answer stays that of the file.
+                let Err(_) = execve(c"/bin/sh", &argv, &self.environment);
+                Refused { errno, found: true }
+            }
+            errno => Refused { errno, found: true },
         }
-        let mut argv = vec![CString::from(c"/bin/sh"), path.to_owned()];
-        argv.extend_from_slice(&self.argv[1..]);
-        let Err(errno) = execve(c"/bin/sh", &argv, &self.environment);
-        errno
     }
+}
+
+/// One file that was tried.
+struct Refused {
+    errno: Errno,
+    found: bool,
+}
+
+/// Says why a file that is there cannot be executed, naming the part of it that the command's user meets.
+fn explain(path: &Path, errno: Errno) -> ExecFailure {
+    let shown = path.display();
+    match errno {
+        // Resources are ours to provide; the file is none the worse.
+        Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE => {
+            return failure(125, format!("execve of {shown}: {errno}"));
+        }
+        _ => {}
+    }
+    if let Some(component) = blocked_component(path) {
+        return failure(
+            126,
+            format!("cannot execute {shown}: {}: {errno} for the command's user", component.display()),
+        );
+    }
+    let interpreter = match errno {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP => interpreter(path),
+        _ => None,
+    };
+    let part = match (&interpreter, errno) {
+        (Some(interpreter), _) => {
+            let at = blocked_component(interpreter).unwrap_or_else(|| interpreter.clone());
+            format!("its interpreter {}: {}", interpreter.display(), at.display())
+        }
+        (None, Errno::ENOENT | Errno::ENOTDIR) => "a loader or an interpreter that it names".to_owned(),
+        (None, _) => shown.to_string(),
+    };
+    failure(126, format!("cannot execute {shown}: {part}: {errno} for the command's user"))
+}
+
+/// What the kernel reads of a file to tell its format (BINPRM_BUF_SIZE).
+const HEAD: u64 = 256;
+
+fn head(path: &Path) -> Vec<u8> {
+    let mut head = Vec::new();
+    match File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head)) {
+        Ok(_) => head,
+        // A file that may be executed and not read tells nothing; no shell could read it either.
+        Err(_) => Vec::new(),
+    }
+}
+
+/// A NUL in the first line: no text, so no script.
+fn is_binary(path: &Path) -> bool {
+    head(path).split(|b| *b == b'\n').next().is_some_and(|line| line.contains(&0))
+}
+
+/// The program that a script's first line names.
+fn interpreter(path: &Path) -> Option<PathBuf> {
+    let head = head(path);
+    let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    let name = line.trim_ascii().split(|b| matches!(b, b' ' | b'\t')).next().filter(|name| !name.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(name)))
 }
 
 /// The first component of `path` that the calling user may not search (or, for the last one, execute).

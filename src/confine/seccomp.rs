@@ -1,5 +1,6 @@
 //! The seccomp filter: what no credential check of the kernel's refuses by itself, decided on register arguments only.
 
+use crate::mutation;
 use crate::policy::Posture;
 use libseccomp::error::SeccompError;
 use libseccomp::{ScmpAction, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall};
@@ -52,15 +53,8 @@ const MOUNTS: &[&str] = &[
 /// and C libraries fall back to clone. Keys are shared by all processes of a uid on the machine, containers or not, and a
 /// request for one that is missing starts a program of root's outside of the sandbox, to resolve a name for one
 /// (request-key(8), key type dns_resolver).
-const ABSENT: &[&str] = &[
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "clone3",
-    "add_key",
-    "request_key",
-    "keyctl",
-];
+const ABSENT: &[&str] =
+    &["io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "add_key", "request_key", "keyctl"];
 
 /// Socket families that the firewall can judge, or that reach nothing by themselves. All others pass netfilter by: vsock,
 /// packet, Bluetooth, CAN, TIPC, RDS, XDP and what is still to come (case N15).
@@ -90,18 +84,19 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
     let mut filter = Builder(context);
 
     // A shared terminal is the caller's: what is pushed into it runs in the caller's shell afterwards (case P07).
-    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
-        filter.refuse("ioctl", libc::EPERM, &[masked(1, REQUEST_MASK, request)])?;
+    for request in [libc::TIOCSTI, libc::TIOCLINUX].iter().filter(|_| !mutation::left_out("terminal-input")) {
+        filter.refuse("ioctl", libc::EPERM, &[masked(1, REQUEST_MASK, *request)])?;
     }
     if privilege == Posture::Locked {
-        for call in ABSENT {
+        for call in ABSENT.iter().filter(|_| !mutation::left_out("absent-calls")) {
             filter.refuse(call, libc::ENOSYS, &[])?;
         }
-        for call in MOUNTS {
+        for call in MOUNTS.iter().filter(|_| !mutation::left_out("mount-calls")) {
             filter.refuse(call, libc::EPERM, &[])?;
         }
         // One rule a flag: any of them set is a refusal.
-        for flag in (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0) {
+        let flags = (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0);
+        for flag in flags.filter(|_| !mutation::left_out("namespaces")) {
             filter.refuse("unshare", libc::EPERM, &[masked(0, flag, flag)])?;
             // In clone's flags the low byte is the exit signal, so the time namespace cannot be asked for there.
             if flag != CLONE_NEWTIME {
@@ -110,8 +105,12 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
         }
     }
     if network > Posture::Open {
-        refuse_other_families(&mut filter)?;
-        refuse_sockets_of_the_kernel(&mut filter)?;
+        if !mutation::left_out("socket-families") {
+            refuse_other_families(&mut filter)?;
+        }
+        if !mutation::left_out("multipath") {
+            refuse_sockets_of_the_kernel(&mut filter)?;
+        }
     }
     export(&filter.0)
 }

@@ -79,13 +79,14 @@ fn searchable(path: &Path) -> bool {
     path.ancestors().skip(1).all(|dir| std::fs::metadata(dir).is_ok_and(|m| m.mode() & 0o001 != 0))
 }
 
-fn unix_path(line: &str) -> Option<PathBuf> {
+/// The path of a line of /proc/net/unix (proc(5)), where it has one.
+pub fn unix_path(line: &str) -> Option<PathBuf> {
     let path = line.split_whitespace().nth(7)?;
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
 /// A line of /proc/net/tcp or tcp6 (proc(5)) that is a listener which loopback reaches.
-fn listener(line: &str, v6: bool) -> Option<Listener> {
+pub fn listener(line: &str, v6: bool) -> Option<Listener> {
     const LISTEN: &str = "0A";
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (address, port) = fields.get(1)?.split_once(':')?;

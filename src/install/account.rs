@@ -25,8 +25,10 @@ pub struct Identity {
     pub home: PathBuf,
     /// SHELL.
     pub shell: PathBuf,
-    /// Whether the account is ours, made for the run, rather than one of the image.
+    /// Whether the uid is the run's own, so that whatever has it is the run's.
     pub dedicated: bool,
+    /// Whether the image's databases have an entry for it, whose HOME is then used as it is.
+    pub of_image: bool,
 }
 
 /// The account databases of the image, as bytes; `None` where the file does not exist.
@@ -120,6 +122,7 @@ impl Databases {
                 home,
                 shell,
                 dedicated: false,
+                of_image: true,
             };
             (!name.is_empty() && matches(name, uid)).then_some((identity, uid))
         })
@@ -158,6 +161,7 @@ impl Databases {
             home: home.into(),
             shell: shell_of_image(),
             dedicated: true,
+            of_image: false,
         }
     }
 
@@ -178,6 +182,8 @@ impl Databases {
                 None => {
                     let mut identity = self.dedicated(uid);
                     identity.home = format!("/home/{NAME}-{uid}").into();
+                    // The number is the caller's choice, so others may have processes of it.
+                    identity.dedicated = false;
                     identity
                 }
             }

@@ -7,6 +7,7 @@ pub mod mounts;
 mod names;
 pub mod proxy;
 pub mod reserve;
+mod stage_process;
 mod tool_files;
 mod tree;
 pub mod undo;
@@ -17,7 +18,7 @@ use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState};
 use crate::confine::seccomp::{self, FilterError};
 use crate::host::{Facts, real_path};
-use crate::ledger::{Ledger, RunId};
+use crate::ledger::Ledger;
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError};
 use crate::observe::nflog::NfLog;
@@ -26,9 +27,10 @@ use crate::policy::environment;
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use crate::policy::{Posture, Trees};
 use crate::probe::{Suite, Surroundings};
-use crate::stage::{Notice, Stage};
+use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
+use account::Identity;
 use firewall::{FirewallError, Wall, WallSpec, Watch};
 use ipnet::IpNet;
 use mounts::MountPlan;
@@ -38,11 +40,13 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid};
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
-use std::collections::{BTreeMap, BTreeSet};
+pub use stage_process::StageProcess;
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use undo::{Undo, UndoError, UndoFile};
@@ -131,19 +135,20 @@ pub struct Installation {
     pub watch: Option<Watch>,
     /// The stage.
     pub stage: Option<StageProcess>,
-}
-
-/// The stage, seen from the supervisor.
-#[derive(Debug)]
-pub struct StageProcess {
-    /// Its process id.
-    pub pid: Pid,
-    /// Orders to it and notices from it.
-    pub channel: Channel,
+    /// Whom the command runs as.
+    identity: Option<Identity>,
+    /// Children that this program was started with, which are none of the run's.
+    strangers: Vec<Pid>,
 }
 
 impl Installation {
-    /// Puts the plan in force. What is in force when a step fails is left in `self`, to be taken down.
+    /// Nothing yet, in a process that was started with these children.
+    pub fn beside(strangers: Vec<Pid>) -> Installation {
+        Installation { strangers, ..Installation::default() }
+    }
+
+    /// Puts the plan in force, up to what the stage does: it says when it is ready. What is in force when a step fails is
+    /// left in `self`, to be taken down.
     pub fn put_up(
         &mut self,
         run: &str,
@@ -152,10 +157,10 @@ impl Installation {
         busy: &BTreeSet<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
-        if let Some(identity) = &plan.identity {
-            if let Some(home) = &plan.home {
-                self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
-            }
+        if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
+            && !mutation::left_out("home")
+        {
+            self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
         }
         self.take_workspaces(run, plan)?;
         // The proxy is forked before anything is open that it must not have.
@@ -165,7 +170,9 @@ impl Installation {
             self.proxy_held = Some(process);
         }
         self.put_up_wall(run, plan)?;
-        self.start_stage(plan, facts, invocation)
+        self.start_stage(plan, facts, invocation)?;
+        // Meanwhile the proxy has had its time.
+        self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
 
     fn take_workspaces(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
@@ -227,8 +234,7 @@ impl Installation {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
-        let outside = RunId::random().map_err(|e| InstallError::Stage(e.to_string()))?;
-        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment, &outside);
+        let surroundings = surroundings(plan, mounts.as_ref(), self.proxy, invocation, &environment);
         let stage = Stage {
             confinement: Confinement {
                 privilege: plan.policy.privilege.posture,
@@ -246,34 +252,35 @@ impl Installation {
             terminal: Terminal::of_caller(),
         };
         let (ours, theirs) = Channel::pair()?;
+        let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
-                // Of the supervisor's descriptors the stage keeps none: its end of the channel would never close.
-                drop(ours);
-                self.forget();
-                let status = stage.live(theirs, || match &mounts {
-                    Some(plan) => {
-                        mounts::enter(plan, facts.id_mapping.as_ref().map(AsFd::as_fd)).map_err(|e| e.to_string())
-                    }
-                    None => Ok(()),
-                });
-                sys::exit_now(status);
+                // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
+                // and the supervisor's end of the channel would never close.
+                let kept = [
+                    Some(theirs.as_fd().as_raw_fd()),
+                    id_mapping.map(|fd| fd.as_raw_fd()),
+                    stage.terminal.as_ref().map(Terminal::number),
+                ];
+                let kept: Vec<RawFd> = kept.into_iter().flatten().collect();
+                if sys::close_all_but(&kept).is_err() {
+                    sys::exit_now(1);
+                }
+                // What lies further up the stack owns descriptors that are closed now, and must not run here.
+                let lived = catch_unwind(AssertUnwindSafe(|| {
+                    stage.live(theirs, || match &mounts {
+                        Some(plan) => mounts::enter(plan, id_mapping).map_err(|e| e.to_string()),
+                        None => Ok(()),
+                    })
+                }));
+                sys::exit_now(lived.unwrap_or(1));
             }
             Fork::Parent(pid) => {
-                drop(theirs);
-                let stage = self.stage.insert(StageProcess { pid, channel: ours });
-                match stage.channel.receive()? {
-                    Notice::Ready => Ok(()),
-                    Notice::Failed(cause) => Err(InstallError::Stage(cause)),
-                    other => Err(InstallError::Stage(format!("it said {other:?} before it was ready"))),
-                }
+                self.identity = plan.identity.clone();
+                self.stage = Some(StageProcess { pid, channel: ours });
+                Ok(())
             }
         }
-    }
-
-    /// In a forked child: closes what is the supervisor's alone.
-    fn forget(&mut self) {
-        *self = Installation::default();
     }
 
     /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
@@ -281,9 +288,10 @@ impl Installation {
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
-        if let Some(stage) = self.stage.take() {
-            note(stage.end());
-        }
+        let emptied = match self.stage.take() {
+            Some(stage) => self.end_sandbox(stage),
+            None => Ok(()),
+        };
         match self.evidence.collect(ledger) {
             Ok(()) => {}
             // It was taken for the reason of the abort already, or it has nothing to say any more.
@@ -296,10 +304,17 @@ impl Installation {
         }
         if let Some(wall) = self.wall.take() {
             self.watch = None;
-            let counted = wall.counters().map_err(|e| e.to_string());
-            note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
-            note(wall.remove().map_err(|e| e.to_string()));
+            let held_against = match wall.counters() {
+                Ok(counters) => self.evidence.reconcile(&counters, ledger),
+                Err(cause) => self.evidence.uncounted(&cause, ledger),
+            };
+            note(held_against.map_err(|e| e.to_string()));
+            // It stays as long as there is anything to hold; the next run clears it.
+            if emptied.is_ok() {
+                note(wall.remove_if_there().map_err(|e| e.to_string()));
+            }
         }
+        note(emptied);
         let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
         if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
             note(file.remove().map_err(|e| e.to_string()));
@@ -313,22 +328,6 @@ impl Installation {
     /// The proxy's process id.
     pub fn proxy_pid(&self) -> Option<Pid> {
         self.proxy.map(|(pid, _)| pid)
-    }
-}
-
-impl StageProcess {
-    /// Closes the channel, upon which the stage ends every process of the sandbox and then itself, and waits for that.
-    fn end(self) -> Result<(), String> {
-        let StageProcess { pid, channel } = self;
-        channel.close_our_side().map_err(|e| e.to_string())?;
-        loop {
-            match channel.receive::<Notice>() {
-                Ok(_) => {}
-                Err(ChannelError::Closed) => break,
-                Err(error) => return Err(format!("stage: {error}")),
-            }
-        }
-        reap(pid)
     }
 }
 
@@ -361,7 +360,11 @@ fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, 
         uid,
         proxy,
         egress: plan.egress,
-        loopback: plan.loopback.clone(),
+        loopback: match &plan.loopback {
+            firewall::Loopback::All if mutation::left_out("loopback") => firewall::Loopback::ProxyOnly,
+            _ if mutation::left_out("loopback") => firewall::Loopback::All,
+            asked => asked.clone(),
+        },
         resolvers: plan.resolvers.clone(),
         control_plane_ports: if mutation::left_out("control-plane") {
             Vec::new()
@@ -411,34 +414,31 @@ fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
 fn surroundings(
     plan: &Plan,
     mounts: Option<&MountPlan>,
-    proxy: Option<SocketAddrV4>,
+    proxy: Option<(Pid, SocketAddrV4)>,
+    invocation: &Invocation,
     environment: &[CString],
-    outside: &RunId,
 ) -> Surroundings {
-    let postures = plan.policy.postures();
-    let held = mounts.filter(|_| postures.filesystem > Posture::Open);
+    let held = mounts.filter(|_| plan.policy.postures().filesystem > Posture::Open);
     Surroundings {
-        postures: BTreeMap::from([
-            ("network", postures.network),
-            ("filesystem", postures.filesystem),
-            ("privilege", postures.privilege),
-        ]),
+        restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
-        nosuid: mounts.is_some_and(|m| m.nosuid),
+        home: plan.home.as_ref().map(|h| h.path.clone()),
         overlays: mounts
             .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
             .unwrap_or_default(),
-        proxy,
-        egress_proxy: plan.proxy.is_some(),
+        proxy: proxy.map(|p| p.1),
+        proxy_process: proxy.map(|p| p.0.as_raw()),
         loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
         control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),
         supervisor: getpid().as_raw(),
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
+        callers_environment: invocation.environment.clone(),
+        passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
-        outside: format!("preflight-{outside}"),
+        outside_socket: String::new(),
     }
 }

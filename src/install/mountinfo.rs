@@ -1,5 +1,6 @@
 //! Reading /proc/self/mountinfo (proc(5)): what the kernel says is mounted, to compare with what was meant.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -86,32 +87,34 @@ pub fn parse(content: &[u8]) -> Option<Vec<Mount>> {
     content.split(|b| *b == b'\n').filter(|line| !line.is_empty()).map(parse_line).collect()
 }
 
-/// The mounts that are reachable by a path: those that another mount of the same point, attached on top, hides are left out.
+/// The mounts that are reachable by a path: those that another mount hides are left out.
 ///
-/// A mount is hidden when a later mount covers its point or an ancestor of its point and is not its own ancestor.
+/// From each mount a path goes on into the first of its child mounts that it meets. So a mount is hidden when, on the way to
+/// it, a mount comes first that is none of its ancestors; and when another mount covers its root.
 pub fn reachable(mounts: &[Mount]) -> Vec<&Mount> {
-    let ancestors = |mount: &Mount| {
-        let mut chain = vec![mount.id];
-        let mut at = mount;
-        while let Some(up) = mounts.iter().find(|m| m.id == at.parent && m.id != at.id) {
-            chain.push(up.id);
-            at = up;
+    let by_id: HashMap<u32, &Mount> = mounts.iter().map(|m| (m.id, m)).collect();
+    // What is mounted on the process's own root directory is on no path's way.
+    let children = |of: u32| {
+        let root = Path::new("/");
+        mounts.iter().filter(move |m| m.parent == of && m.id != of && m.point != root)
+    };
+    let hidden = |mount: &Mount| {
+        if children(mount.id).any(|child| child.point == mount.point) {
+            return true;
         }
-        chain
+        let (mut at, mut seen) = (mount, vec![mount.id]);
+        // The table is no tree to rely on: an id that comes again would be followed for ever.
+        while let Some(parent) = by_id.get(&at.parent).filter(|parent| !seen.contains(&parent.id)) {
+            let first = |sibling: &Mount| sibling.point != at.point && under(&at.point, &sibling.point);
+            if children(parent.id).any(first) {
+                return true;
+            }
+            seen.push(parent.id);
+            at = parent;
+        }
+        false
     };
-    let chains: Vec<Vec<u32>> = mounts.iter().map(ancestors).collect();
-    let covers = |upper: usize, lower: usize| {
-        // `upper` hides `lower` when it sits on one of lower's ancestors (or on lower itself), at or above lower's point,
-        // without being one of lower's ancestors.
-        upper != lower
-            && !chains[lower].contains(&mounts[upper].id)
-            && chains[lower].contains(&mounts[upper].parent)
-            && under(&mounts[lower].point, &mounts[upper].point)
-    };
-    (0..mounts.len())
-        .filter(|lower| !(0..mounts.len()).any(|upper| covers(upper, *lower)))
-        .map(|i| &mounts[i])
-        .collect()
+    mounts.iter().filter(|mount| !hidden(mount)).collect()
 }
 
 /// Whether `path` is `tree` or lies below it.
@@ -195,9 +198,34 @@ mod tests {
             5 3 0:2 / /usr/data rw - tmpfs d rw\n";
         let mounts = parse(text).unwrap();
         let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
-        // 2 lies below the /usr that 3 covers. 4 and 5 stack on one point of 3; neither is the other's ancestor in this
-        // text, so both are kept: the judgement of each is then the stricter reading.
-        assert!(ids.contains(&1) && ids.contains(&3) && !ids.contains(&2), "{ids:?}");
+        // 2 lies below the /usr that 3 covers. 4 and 5 share one point of 3, and nothing says which is on top.
+        assert_eq!(ids, [1, 3, 4, 5]);
+    }
+
+    #[test]
+    fn a_mount_over_a_copy_is_not_hidden_by_what_was_copied() {
+        let text = b"1 0 0:1 / / rw - ext4 d rw\n\
+            2 1 0:2 / /home/a/.cache rw - tmpfs d rw\n\
+            3 1 0:1 /home /home ro - ext4 d rw\n\
+            4 3 0:2 / /home/a/.cache ro - tmpfs d rw\n\
+            5 4 0:2 / /home/a/.cache rw - tmpfs d rw\n\
+            6 5 0:3 / /home/a/.cache/deep rw - tmpfs d rw\n";
+        let mounts = parse(text).unwrap();
+        let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
+        assert_eq!(ids, [1, 3, 5, 6]);
+    }
+
+    #[test]
+    fn a_mount_that_a_covering_mount_hides_hides_nothing() {
+        // 3 covers /srv, 2 with it; 5 lies on the copy of 2 that came with 3.
+        let text = b"1 0 0:1 / / rw - ext4 d rw\n\
+            2 1 0:2 / /srv/data rw - tmpfs d rw\n\
+            3 1 0:1 /srv /srv ro - ext4 d rw\n\
+            4 3 0:2 / /srv/data ro - tmpfs d rw\n\
+            5 4 0:3 /mask /srv/data/file ro - tmpfs d rw\n";
+        let mounts = parse(text).unwrap();
+        let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
+        assert_eq!(ids, [1, 3, 4, 5]);
     }
 
     proptest::proptest! {

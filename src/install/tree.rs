@@ -16,11 +16,8 @@ use std::path::{Path, PathBuf};
 /// Is given the full path for messages, and the directory and name to act on.
 pub type Visit<'a> = dyn FnMut(&Path, BorrowedFd<'_>, &Path, &FileStat) -> Result<(), WorkspaceError> + 'a;
 
-const DIRECTORY: OFlag = OFlag::O_RDONLY
-    .union(OFlag::O_NOFOLLOW)
-    .union(OFlag::O_DIRECTORY)
-    .union(OFlag::O_CLOEXEC)
-    .union(OFlag::O_NONBLOCK);
+const DIRECTORY: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC).union(OFlag::O_NONBLOCK);
 
 /// A directory on the way down.
 struct Level {

@@ -23,8 +23,8 @@ pub mod malformed;
 mod pulse;
 pub mod record;
 mod resolve;
-mod response;
-mod target;
+pub mod response;
+pub mod target;
 mod tunnel;
 mod wire;
 

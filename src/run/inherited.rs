@@ -9,6 +9,7 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
 use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::getpid;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 /// Takes a descriptor that the caller named, and keeps it from the command.
@@ -23,11 +24,16 @@ pub fn adopt(fd: RawFd) -> Result<OwnedFd, Errno> {
 
 /// Refuses inet sockets, which the firewall matches by the credentials of their opener, and, where the filesystem axis is
 /// held, directories on stdio, which lead past every mount. What lies above stdio is closed in the command in any case,
-/// and refused all the same: whoever passes it expects it to work.
-pub fn check(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
+/// and refused all the same: whoever passes it expects it to work. The rest of it is closed here and now: a supervisor
+/// that stays would hold the other end of somebody's pipe open.
+pub fn settle(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
     let postures = policy.postures();
-    if postures.privilege == Posture::Open {
-        return Ok(());
+    // By the numbers in another namespace's /proc we would look at other people's processes.
+    let itself = std::fs::read_link("/proc/self").map_err(call("read the link /proc/self"))?;
+    if itself.as_os_str() != getpid().to_string().as_str() {
+        return Err(call("read the link /proc/self")(std::io::Error::other(
+            "/proc is that of another PID namespace; accepted: a procfs of this one (unshare --mount-proc)",
+        )));
     }
     let ours = |fd: RawFd| {
         Some(fd) == args.run.json_status_fd
@@ -35,11 +41,21 @@ pub fn check(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
     };
     let listing = std::fs::read_dir("/proc/self/fd").map_err(call("open /proc/self/fd"))?;
     let numbers: Vec<RawFd> = listing.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    for fd in numbers.into_iter().filter(|fd| !ours(*fd)) {
-        // The listing's own descriptor is closed again by now.
-        let Ok(held) = sys::duplicate(fd) else { continue };
-        if let Some(kind) = unfit(&held, fd <= 2 && postures.filesystem > Posture::Open) {
-            return Err(Error::Inherited { fd, kind });
+    let others = || numbers.iter().copied().filter(|fd| !ours(*fd));
+    if postures.privilege > Posture::Open {
+        for fd in others() {
+            // The listing's own descriptor is closed again by now.
+            let Ok(held) = sys::duplicate(fd) else { continue };
+            if let Some(kind) = unfit(&held, fd <= 2 && postures.filesystem > Posture::Open) {
+                return Err(Error::Inherited { fd, kind });
+            }
+        }
+    }
+    for fd in others().filter(|fd| *fd > 2) {
+        match sys::adopt_inherited(fd) {
+            Ok(held) => drop(held),
+            // The listing's own again.
+            Err(_) => {}
         }
     }
     Ok(())

@@ -3,19 +3,25 @@
 use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
-use crate::install::{Installation, Invocation};
+use crate::install::{InstallError, Installation, Invocation};
 use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
-use crate::stage::{Ended, Notice, Order};
-use crate::supervise::terminal::Terminal;
+use crate::probe::evidence::Heard;
+use crate::stage::{Ended, Notice, Order, release_input_and_output};
+use crate::supervise::processes;
 use crate::supervise::{AbortCause, Watchman};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::getpid;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
+
+/// How long the stage may take to enter the sandbox's namespaces.
+const ENTERING: Duration = Duration::from_secs(30);
 
 /// Everything that must be taken down and sealed.
 #[derive(Debug)]
@@ -27,14 +33,18 @@ pub struct Session {
     watchman: Watchman,
     status: Option<OwnedFd>,
     _held: Vec<Reservation>,
+    /// Whether the first record is written.
+    recorded: bool,
+    /// Whether the command was started.
     started: bool,
 }
 
 impl Session {
     /// Begins with an open ledger and nothing in force.
-    pub fn begin(ledger: Ledger, held: Vec<Reservation>, status: Option<OwnedFd>) -> Result<Session, Error> {
-        let watchman = Watchman::new(Terminal::of_caller())?;
-        Ok(Session { ledger, installation: Installation::default(), watchman, status, _held: held, started: false })
+    pub fn begin(ledger: Ledger, watchman: Watchman, held: Vec<Reservation>, status: Option<OwnedFd>) -> Session {
+        let strangers = processes::children_of(getpid());
+        let installation = Installation::beside(strangers);
+        Session { ledger, installation, watchman, status, _held: held, recorded: false, started: false }
     }
 
     /// Writes the first record.
@@ -70,6 +80,7 @@ impl Session {
                 .collect(),
         };
         self.ledger.append(Body::Start(start))?;
+        self.recorded = true;
         Ok(())
     }
 
@@ -77,6 +88,22 @@ impl Session {
     pub fn order(&self, order: &Order) -> Result<(), Error> {
         let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(crate::channel::ChannelError::Closed))?;
         stage.channel.send(order).map_err(|e| AbortCause::Stage(e).into())
+    }
+
+    /// Waits until the stage is in the sandbox's namespaces.
+    pub fn await_stage(&mut self) -> Result<(), Error> {
+        let ready = self.await_notice(Some(ENTERING), |notice| match notice {
+            Notice::Ready => Some(Ok(())),
+            Notice::Failed(cause) => Some(Err(InstallError::Stage(cause))),
+            _ => None,
+        })?;
+        Ok(ready?)
+    }
+
+    /// Has the stage start the command.
+    pub fn launch(&mut self) -> Result<(), Error> {
+        let order = self.watchman.launch_order();
+        self.order(&order)
     }
 
     /// Waits for a notice of the stage; see [`Watchman::await_notice`].
@@ -88,26 +115,30 @@ impl Session {
         Ok(self.watchman.await_notice(&mut self.installation, &mut self.ledger, patience, wanted)?)
     }
 
-    /// Sees that the firewall's log told of what the probes had refused; from here on what it tells is recorded.
-    pub fn begin_recording(&mut self) -> Result<(), Error> {
-        self.installation.evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
-        let counters = match &self.installation.wall {
+    /// What the enforcing parts have told of what the probes had refused; from here on what they tell is recorded.
+    pub fn begin_recording(&mut self) -> Result<Heard, Error> {
+        let Installation { evidence, wall, .. } = &mut self.installation;
+        evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
+        let counters = match wall {
             Some(wall) => wall.counters().map_err(AbortCause::from)?,
             None => Vec::new(),
         };
         let refused: u64 = counters.iter().map(|c| c.packets).sum();
-        let told: u64 = self.installation.evidence.logged().values().sum();
-        if self.installation.wall.is_some() && (refused == 0 || told != refused) {
-            return Err(Error::NoEvidence { refused, told });
-        }
-        self.installation.evidence.begin(&counters);
-        Ok(())
+        let told: u64 = evidence.logged().values().sum();
+        let heard = Heard {
+            firewall: evidence.log().map(|_| (refused, told)),
+            connects: evidence.connects().clone(),
+            proxy: evidence.reports().map(|_| evidence.reported()),
+        };
+        evidence.begin(&counters);
+        Ok(heard)
     }
 
-    /// The command has been started.
-    pub fn command_runs(&mut self) {
+    /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.
+    pub fn command_runs(&mut self) -> Result<(), Error> {
         self.started = true;
         self.watchman.command_runs();
+        release_input_and_output().map(drop).map_err(call("dup2"))
     }
 
     /// The command has ended.
@@ -142,7 +173,7 @@ impl Session {
         let end = SealInput { started: true, outcome, exit_code: Some(how.status()) };
         let sealed = self.ledger.seal(end);
         let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
-        tell(self.status.take(), &status)?;
+        tell(self.status.take(), &status);
         sealed?;
         Ok(())
     }
@@ -156,19 +187,26 @@ impl Session {
         self.take_down();
         let outcome = if self.started { Outcome::Aborted } else { Outcome::NotStarted };
         let end = SealInput { started: self.started, outcome, exit_code: (!self.started).then_some(error.status()) };
+        let status = if self.recorded { self.seal_failure(&error, end) } else { Status::unsealed(end) };
+        tell(self.status.take(), &status);
+        // A ledger without a record is none.
+        if !self.recorded
+            && let Err(fault) = self.ledger.remove_if_unstarted()
+        {
+            complain(&fault.to_string());
+        }
+        error
+    }
+
+    fn seal_failure(&mut self, error: &Error, end: SealInput) -> Status {
         let cause = escape::printable(&error.to_string()).into_owned();
-        let sealed = self.ledger.append(Body::Abort(Abort { cause })).and_then(|_| self.ledger.seal(end));
-        let status = match &sealed {
-            Ok(sealed) => Status::from(sealed),
+        match self.ledger.append(Body::Abort(Abort { cause })).and_then(|_| self.ledger.seal(end)) {
+            Ok(sealed) => Status::from(&sealed),
             Err(fault) => {
                 complain(&format!("the ledger could not be sealed: {fault}"));
                 Status::unsealed(end)
             }
-        };
-        if let Err(fault) = tell(self.status.take(), &status) {
-            complain(&fault.to_string());
         }
-        error
     }
 
     /// What could not be undone is said and recorded; it changes no status, for the command's is what the caller asked for.
@@ -184,15 +222,22 @@ impl Session {
     }
 }
 
-/// One line on stderr.
+/// One line on stderr. A reader that does not read must hold up nothing, least of all the taking down.
 pub fn complain(text: &str) {
+    let stderr = std::io::stderr();
+    let room = poll(&mut [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(HEARING_MS));
     // Nobody may be there to read it, and nothing depends on it.
-    if writeln!(std::io::stderr(), "ringfence: {text}").is_err() {}
+    if room != Ok(0) && writeln!(stderr.lock(), "ringfence: {text}").is_err() {}
 }
 
-/// Writes the status line.
-pub fn tell(descriptor: Option<OwnedFd>, status: &Status) -> Result<(), Error> {
-    let Some(descriptor) = descriptor else { return Ok(()) };
-    let line = status.to_line().map_err(|e| call("encode the status")(std::io::Error::other(e)))?;
-    std::fs::File::from(descriptor).write_all(&line).map_err(call("write to --json-status-fd"))
+/// How long, in milliseconds, a full pipe on stderr is given to be read.
+const HEARING_MS: u16 = 1000;
+
+/// Writes the status line. Where nobody reads it, the command's status is still the caller's.
+pub fn tell(descriptor: Option<OwnedFd>, status: &Status) {
+    let Some(descriptor) = descriptor else { return };
+    let line = status.to_line().map_err(std::io::Error::other);
+    if let Err(cause) = line.and_then(|line| std::fs::File::from(descriptor).write_all(&line)) {
+        complain(&format!("write to --json-status-fd: {cause}"));
+    }
 }

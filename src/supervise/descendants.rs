@@ -1,38 +1,94 @@
-//! Ending every process of a sandbox, from its subreaper.
+//! Ending every process of a sandbox: by the stage, whose descendants they are, or by the supervisor when the stage died.
 
+use super::processes::{self, Process};
 use crate::install::account::Identity;
 use crate::stage::{Ended, ended};
 use crate::sys::{self, Fork};
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, getpid, setresgid, setresuid};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Ends every descendant: TERM, `grace`, then KILL until none is left. Returns how the direct children ended.
 ///
-/// The caller is a subreaper and single-threaded with SIGCHLD blocked. A process that keeps forking is outrun by a signal
-/// sent to the whole uid at once, where the uid is the run's own.
+/// The caller is a subreaper and single-threaded with SIGCHLD blocked, and all its children are the sandbox's.
 pub fn end_all(grace: Duration, identity: Option<&Identity>) -> Vec<(Pid, Ended)> {
     let mut seen = Vec::new();
     if !grace.is_zero() {
-        signal_descendants(Signal::SIGTERM);
-        // A stopped process acts on TERM only when it goes on.
-        signal_descendants(Signal::SIGCONT);
+        for process in ours(&[]) {
+            signal(process.pid, Signal::SIGTERM);
+            // A stopped process acts on TERM only when it goes on.
+            signal(process.pid, Signal::SIGCONT);
+        }
         let deadline = Instant::now() + grace;
         while reap_all(&mut seen) && Instant::now() < deadline {
             wait_for_child(deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(100)));
         }
     }
     while reap_all(&mut seen) {
-        if let Some(identity) = identity.filter(|i| i.dedicated) {
-            signal_uid(identity);
-        }
-        signal_descendants(Signal::SIGKILL);
+        kill_at_once(identity, &[]);
         wait_for_child(Duration::from_millis(20));
     }
     seen
+}
+
+/// Ends what a stage that died has left: the caller's descendants, less `spared` and theirs, and all processes of a uid that is
+/// the run's own. Returns whether nothing of it is left.
+pub fn end_strays(identity: Option<&Identity>, spared: &[Pid], patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        for child in processes::children_of(getpid()).into_iter().filter(|child| !spared.contains(child)) {
+            match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+                // What it was matters to nobody any more; what is left is looked at below.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let dedicated = identity.filter(|identity| identity.dedicated);
+        let of_uid = || processes::all().into_iter().any(|p| !p.ended && dedicated.is_some_and(|i| i.uid == p.uid));
+        if ours(spared).iter().all(|process| process.ended) && !of_uid() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        kill_at_once(identity, spared);
+        wait_for_child(Duration::from_millis(20));
+    }
+}
+
+/// One KILL to each process below the stage, at once and without a look at what became of it: where egress is open, every
+/// moment counts. The stage ends what is left.
+pub fn strike(stage: Pid, identity: Option<&Identity>) {
+    if !identity.is_some_and(|identity| identity.dedicated && signal_uid(identity)) {
+        processes::descendants(&processes::all(), stage, &[]).iter().for_each(|p| signal(p.pid, Signal::SIGKILL));
+    }
+}
+
+/// KILL to all, faster than any of them forks: the whole uid in one call where it is the run's own; else, or where there is
+/// no room for another process, after all have been stopped, for a stopped process forks no more and keeps its place.
+pub fn kill_at_once(identity: Option<&Identity>, spared: &[Pid]) {
+    let uid_signalled = identity.is_some_and(|identity| identity.dedicated && signal_uid(identity));
+    let mut stopped = HashSet::new();
+    for _ in 0..if uid_signalled { 0 } else { STOP_ROUNDS } {
+        let running: Vec<Process> = ours(spared).into_iter().filter(|p| stopped.insert(p.pid)).collect();
+        if running.is_empty() {
+            break;
+        }
+        running.iter().for_each(|process| signal(process.pid, Signal::SIGSTOP));
+    }
+    ours(spared).iter().for_each(|process| signal(process.pid, Signal::SIGKILL));
+}
+
+/// Looks at the table this often for processes that were forked since the look before.
+const STOP_ROUNDS: usize = 50;
+
+fn ours(spared: &[Pid]) -> Vec<Process> {
+    processes::descendants(&processes::all(), getpid(), spared)
 }
 
 /// Reaps what has ended; false when no child is left.
@@ -41,7 +97,8 @@ fn reap_all(seen: &mut Vec<(Pid, Ended)>) -> bool {
         match waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
             Ok(status) => match ended(&status) {
                 Some(end) => seen.push(end),
-                None => return true,
+                None if status == WaitStatus::StillAlive => return true,
+                None => {}
             },
             Err(Errno::EINTR) => {}
             Err(_) => return false,
@@ -50,9 +107,6 @@ fn reap_all(seen: &mut Vec<(Pid, Ended)>) -> bool {
 }
 
 fn wait_for_child(at_most: Duration) {
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::sys::signalfd::{SfdFlags, SignalFd};
-    use std::os::fd::AsFd;
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     let milliseconds = u16::try_from(at_most.as_millis()).unwrap_or(u16::MAX).max(1);
@@ -68,57 +122,24 @@ fn wait_for_child(at_most: Duration) {
     }
 }
 
-fn signal_descendants(signal: Signal) {
-    for pid in of(getpid()) {
-        // ESRCH: it has ended since the list was made.
-        if kill(pid, signal) == Err(Errno::EPERM) {
-            debug_assert!(false, "a descendant is beyond reach");
+fn signal(pid: Pid, signal: Signal) {
+    match kill(pid, signal) {
+        // ESRCH: it has ended since the list was made. What could not be signalled stays in the list, and is tried again.
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// kill(2) to -1 from a process of that uid reaches all of the uid's processes in one call, which no fork escapes. Returns
+/// whether there is such a process; it is reaped with the rest.
+fn signal_uid(identity: &Identity) -> bool {
+    match sys::fork_single_threaded() {
+        Ok(Fork::Child) => {
+            let dropped = setresgid(identity.gid, identity.gid, identity.gid)
+                .and_then(|()| setresuid(identity.uid, identity.uid, identity.uid));
+            let done = dropped.and_then(|()| kill(Pid::from_raw(-1), Signal::SIGKILL));
+            sys::exit_now(i32::from(done.is_err()));
         }
+        Ok(Fork::Parent(_)) => true,
+        Err(_) => false,
     }
-}
-
-/// kill(2) to -1 from a process of that uid reaches all of the uid's processes in one call, which no fork escapes.
-fn signal_uid(identity: &Identity) {
-    let Ok(Fork::Child) = sys::fork_single_threaded() else {
-        return;
-    };
-    let dropped = setresgid(identity.gid, identity.gid, identity.gid)
-        .and_then(|()| setresuid(identity.uid, identity.uid, identity.uid));
-    if dropped.is_ok() && kill(Pid::from_raw(-1), Signal::SIGKILL).is_err() {
-        sys::exit_now(1);
-    }
-    sys::exit_now(0);
-}
-
-/// All descendants of a process, by the parent ids in /proc.
-pub fn of(root: Pid) -> Vec<Pid> {
-    let mut children = by_parent();
-    let mut found = HashSet::new();
-    let mut pending = vec![root.as_raw()];
-    while let Some(pid) = pending.pop() {
-        for child in children.remove(&pid).unwrap_or_default() {
-            if found.insert(child) {
-                pending.push(child);
-            }
-        }
-    }
-    found.into_iter().map(Pid::from_raw).collect()
-}
-
-/// The children of a process, by the parent ids in /proc.
-pub fn children_of(parent: Pid) -> Vec<Pid> {
-    by_parent().remove(&parent.as_raw()).unwrap_or_default().into_iter().map(Pid::from_raw).collect()
-}
-
-fn by_parent() -> HashMap<i32, Vec<i32>> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
-        if let Some(parent) = parent {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    children
 }

@@ -1,6 +1,8 @@
 //! Living with the command until its end: its signals, its terminal, its evidence.
 
 pub mod descendants;
+pub mod processes;
+mod signals;
 pub mod terminal;
 
 use crate::channel::ChannelError;
@@ -11,13 +13,14 @@ use crate::observe::evidence::EvidenceError;
 use crate::stage::{Ended, Notice, Order};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
+use signals::{Meaning, Signals};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use terminal::Terminal;
+use terminal::{AfterStop, JobControl};
 
 /// Why a run is ended before its command has ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,9 @@ pub enum AbortCause {
     /// The wall is not what was installed.
     #[error("the firewall's rules were changed in mid-run: {0}")]
     WallAltered(String),
+    /// Someone has asked for the end of a set-up that did not come to one.
+    #[error("a signal asked for the end while the set-up was under way, and the set-up did not finish")]
+    AskedToEnd,
     /// The wall cannot be looked at.
     #[error(transparent)]
     Firewall(#[from] FirewallError),
@@ -57,41 +63,23 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> AbortCause {
 /// What the supervisor watches while the sandbox lives.
 #[derive(Debug)]
 pub struct Watchman {
-    signals: SignalFd,
-    terminal: Option<Terminal>,
-    phase: Phase,
-}
-
-/// What a signal to the supervisor means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Nothing yet: signals stay pending until there is a command to pass them to.
-    Preparing,
-    /// It is the command's.
-    Forwarding,
-    /// The command has ended: what asks a program to end, ends what it left behind.
-    Keeping,
+    signals: Signals,
+    job: JobControl,
 }
 
 impl Watchman {
-    /// Takes over the signals, which have been blocked since the program began.
-    pub fn new(terminal: Option<Terminal>) -> Result<Watchman, AbortCause> {
-        let mut all = SigSet::all();
-        // Faults of our own are not messages from others.
-        for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL, Signal::SIGXFSZ, Signal::SIGPIPE]
-        {
-            all.remove(fault);
-        }
-        let signals =
-            SignalFd::with_flags(&all, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed("signalfd"))?;
-        Ok(Watchman { signals, terminal, phase: Phase::Preparing })
+    /// Takes over the signals, which have been blocked since the program began, and the caller's terminal. What a stage that
+    /// dies would leave is from here on this process's to end.
+    pub fn new() -> Result<Watchman, AbortCause> {
+        set_child_subreaper(true).map_err(failed("prctl PR_SET_CHILD_SUBREAPER"))?;
+        Ok(Watchman { signals: Signals::new()?, job: JobControl::new() })
     }
 
     /// Waits for a notice of the stage that `wanted` picks, while evidence is taken in and signals are forwarded.
     ///
     /// `patience` bounds the wait; without it the wait is for as long as the command runs.
     pub fn await_notice<T>(
-        &self,
+        &mut self,
         installation: &mut Installation,
         ledger: &mut Ledger,
         patience: Option<Duration>,
@@ -100,17 +88,18 @@ impl Watchman {
         let deadline = patience.map(|p| Instant::now() + p);
         loop {
             let ready = self.wait(installation, ledger, deadline)?;
-            if ready.signals {
-                self.forward_signals(installation)?;
-            }
+            // Before anything else: where the wall is gone, every moment counts.
             if ready.watch {
                 check_wall(installation)?;
+            }
+            if ready.signals && !self.signals.note_pending() {
+                self.take_signals(installation)?;
             }
             installation.evidence.collect(ledger)?;
             if ready.stage {
                 let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
                 match stage.channel.receive()? {
-                    Notice::Stopped(_) => self.stop_with_command(installation)?,
+                    Notice::Stopped(signal) => self.stop_with_command(signal, installation)?,
                     notice => {
                         if let Some(found) = wanted(notice) {
                             return Ok(found);
@@ -120,6 +109,10 @@ impl Watchman {
             }
             if ledger.is_losing() {
                 ledger.retry();
+                installation.evidence.hold_egress_while_losing(ledger)?;
+            }
+            if self.signals.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(AbortCause::AskedToEnd);
             }
             if let (Some(deadline), Some(patience)) = (deadline, patience)
                 && Instant::now() >= deadline
@@ -136,16 +129,18 @@ impl Watchman {
         deadline: Option<Instant>,
     ) -> Result<Ready, AbortCause> {
         let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
-        let for_signals = if self.phase == Phase::Preparing { PollFlags::empty() } else { PollFlags::POLLIN };
-        let mut fds =
-            vec![PollFd::new(self.signals.as_fd(), for_signals), PollFd::new(stage.channel.as_fd(), PollFlags::POLLIN)];
-        let watch = installation.watch.as_ref().map(|w| {
-            fds.push(PollFd::new(w.as_fd(), PollFlags::POLLIN));
+        let mut fds = vec![PollFd::new(stage.channel.as_fd(), PollFlags::POLLIN)];
+        let mut add = |fd| {
+            fds.push(PollFd::new(fd, PollFlags::POLLIN));
             fds.len() - 1
-        });
-        fds.extend(installation.evidence.log().map(|l| PollFd::new(l.as_fd(), PollFlags::POLLIN)));
-        fds.extend(installation.evidence.reports().map(|r| PollFd::new(r.as_fd(), PollFlags::POLLIN)));
-        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        };
+        let signals = self.signals.to_wait_for().map(|signals| add(signals.as_fd()));
+        let watch = installation.watch.as_ref().map(|watch| add(watch.as_fd()));
+        // These two are looked at after every wait.
+        installation.evidence.log().map(|log| add(log.as_fd()));
+        installation.evidence.reports().map(|reports| add(reports.as_fd()));
+        let until = deadline.into_iter().chain(self.signals.deadline()).min();
+        let left = until.map(|d| d.saturating_duration_since(Instant::now()));
         // What could not be written is tried again from time to time, not only when there is more to write.
         let retry = ledger.is_losing().then_some(RETRY);
         let timeout = match left.into_iter().chain(retry).min() {
@@ -158,79 +153,66 @@ impl Watchman {
             Err(errno) => return Err(failed("poll")(errno)),
         }
         let ready = |index: usize| fds[index].any() == Some(true);
-        Ok(Ready { signals: ready(0), stage: ready(1), watch: watch.is_some_and(ready) })
+        Ok(Ready { signals: signals.is_some_and(ready), stage: ready(0), watch: watch.is_some_and(ready) })
     }
 
-    /// Passes each signal on to the command, once. Those of the terminal reach the command's own process group by
-    /// themselves, for ours is not in the foreground.
-    fn forward_signals(&self, installation: &Installation) -> Result<(), AbortCause> {
-        while let Some(info) = self.signals.read_signal().map_err(failed("read"))? {
-            let number = info.ssi_signo as i32;
-            if number == Signal::SIGCHLD as i32 {
-                reap_strangers(installation)?;
-                continue;
-            }
-            let Some(stage) = &installation.stage else { continue };
-            match self.phase {
-                Phase::Preparing | Phase::Forwarding => stage.channel.send(&Order::Signal(number))?,
-                Phase::Keeping if ENDING.iter().any(|s| *s as i32 == number) => stage.channel.send(&END)?,
-                Phase::Keeping => {}
+    /// Passes each signal on to the command, once.
+    fn take_signals(&mut self, installation: &Installation) -> Result<(), AbortCause> {
+        while let Some(meaning) = self.signals.next(self.job.shares_group())? {
+            match meaning {
+                Meaning::Child => reap_strangers(installation)?,
+                Meaning::Forward(number) if number == Signal::SIGCONT as i32 && self.job.lend_if_ours() => {
+                    send(installation, &Order::Continue { in_foreground: true })?;
+                }
+                Meaning::Forward(number) => send(installation, &Order::Signal(number))?,
+                Meaning::EndLeftovers => send(installation, &END)?,
+                Meaning::Nothing => {}
             }
         }
         Ok(())
     }
 
-    /// The command was stopped: under a shell with job control this process stops too, and goes on with it.
-    fn stop_with_command(&self, installation: &Installation) -> Result<(), AbortCause> {
-        // Without a terminal nobody waits for a stop, and a PID 1 cannot be stopped.
-        let (Some(terminal), false) = (&self.terminal, getpid().as_raw() == 1) else { return Ok(()) };
-        terminal.take_back().map_err(failed("tcsetpgrp"))?;
-        kill(getpid(), Signal::SIGSTOP).map_err(failed("kill"))?;
-        // Running again. The signal that did it is ours, not the command's.
-        let mut continued = SigSet::empty();
-        continued.add(Signal::SIGCONT);
-        let drained = SignalFd::with_flags(&continued, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-            .map_err(failed("signalfd"))?;
-        while drained.read_signal().map_err(failed("read"))?.is_some() {}
-        if let Some(stage) = &installation.stage {
-            stage.channel.send(&Order::Continue { in_foreground: terminal.is_ours() })?;
+    fn stop_with_command(&mut self, signal: i32, installation: &Installation) -> Result<(), AbortCause> {
+        match self.job.stop_with_command(signal).map_err(failed("job control"))? {
+            AfterStop::Nothing => Ok(()),
+            AfterStop::Continue { in_foreground } => send(installation, &Order::Continue { in_foreground }),
+            AfterStop::Pass => send(installation, &Order::Signal(Signal::SIGCONT as i32)),
         }
-        Ok(())
+    }
+
+    /// The order that starts the command, in the process group that suits the terminal.
+    pub fn launch_order(&mut self) -> Order {
+        Order::Launch(self.job.place())
     }
 
     /// From here on there is a command to pass signals to.
     pub fn command_runs(&mut self) {
-        self.phase = Phase::Forwarding;
+        self.signals.command_runs();
     }
 
     /// From here on there is none, only what it left behind.
     pub fn command_is_over(&mut self) {
-        self.phase = Phase::Keeping;
+        self.signals.command_is_over();
     }
 
     /// Gives the terminal back to the caller.
     pub fn release_terminal(&mut self) -> Result<(), AbortCause> {
-        match self.terminal.take() {
-            Some(terminal) => terminal.take_back().map_err(failed("tcsetpgrp")),
-            None => Ok(()),
-        }
+        self.job.release().map_err(failed("tcsetpgrp"))
     }
 
     /// Waits until no process of the sandbox is left.
-    pub fn await_empty(&self, installation: &mut Installation, ledger: &mut Ledger) -> Result<(), AbortCause> {
+    pub fn await_empty(&mut self, installation: &mut Installation, ledger: &mut Ledger) -> Result<(), AbortCause> {
         self.await_notice(installation, ledger, None, |notice| matches!(notice, Notice::Empty).then_some(()))
     }
 
     /// Ends what the command left behind and waits until nothing of the sandbox is left. Returns how the command ended
     /// where it was still running.
     pub fn end_leftovers(
-        &self,
+        &mut self,
         installation: &mut Installation,
         ledger: &mut Ledger,
     ) -> Result<Option<Ended>, AbortCause> {
-        if let Some(stage) = &installation.stage {
-            stage.channel.send(&END)?;
-        }
+        send(installation, &END)?;
         let mut how = None;
         self.await_notice(installation, ledger, Some(GRACE * 5), |notice| match notice {
             Notice::Ended { how: ended, .. } => {
@@ -245,7 +227,13 @@ impl Watchman {
     }
 }
 
-const ENDING: [Signal; 4] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+fn send(installation: &Installation, order: &Order) -> Result<(), AbortCause> {
+    match &installation.stage {
+        Some(stage) => Ok(stage.channel.send(order)?),
+        None => Ok(()),
+    }
+}
+
 const END: Order = Order::End { grace_ms: GRACE.as_millis() as u64 };
 /// How long leftovers may take to obey TERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -266,16 +254,17 @@ fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
     }
     match wall.is_intact()? {
         Integrity::Intact => Ok(()),
-        Integrity::Altered(difference) => Err(AbortCause::WallAltered(difference)),
+        Integrity::Altered(difference) => {
+            installation.strike();
+            Err(AbortCause::WallAltered(difference))
+        }
     }
 }
 
-/// Reaps orphans that came to this process as PID 1. The stage and the proxy are left to whoever takes them down.
+/// Reaps orphans that came to this process, as PID 1 or as a subreaper. The stage and the proxy are left to whoever takes
+/// them down.
 fn reap_strangers(installation: &Installation) -> Result<(), AbortCause> {
-    if getpid().as_raw() != 1 {
-        return Ok(());
-    }
-    for pid in descendants::children_of(getpid()) {
+    for pid in processes::children_of(getpid()) {
         if installation.is_own(pid) {
             continue;
         }

@@ -1,10 +1,20 @@
 //! The controlling terminal, shared with the command: whose foreground it is, and giving it back (credentials(7), tcsetpgrp(3)).
+//!
+//! A command that has the terminal to itself gets a process group of its own, in the foreground: what is typed reaches it
+//! and nobody else, and what is sent to this program is forwarded to it once. In a pipeline or a script the others of the
+//! caller's group need the foreground as well, so the command stays in that group, as it would without us.
 
+use super::processes;
 use nix::errno::Errno;
-use nix::unistd::{Pid, dup, getpgrp, isatty, tcgetpgrp, tcsetpgrp};
-use std::os::fd::{AsFd, OwnedFd};
+use nix::fcntl::{OFlag, open};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, dup, getpgrp, getpid, getppid, getsid, tcgetpgrp, tcsetpgrp};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-/// A terminal whose foreground is the caller's when the run starts.
+/// The controlling terminal of this process.
 #[derive(Debug)]
 pub struct Terminal {
     fd: OwnedFd,
@@ -12,31 +22,156 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The controlling terminal behind any of stdin, stdout and stderr, if this process is in its foreground.
+    /// The caller's controlling terminal: /dev/tty, or in an image without it any of stdin, stderr and stdout.
     pub fn of_caller() -> Option<Terminal> {
-        let ours = getpgrp();
-        let in_front = |fd: &OwnedFd| isatty(fd) == Ok(true) && tcgetpgrp(fd) == Ok(ours);
+        let tty = open("/dev/tty", OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC, Mode::empty());
         let stdio = [std::io::stdin().as_fd().try_clone_to_owned(), std::io::stderr().as_fd().try_clone_to_owned()];
-        let fd = stdio.into_iter().flatten().chain(dup(std::io::stdout())).find(in_front)?;
-        Some(Terminal { fd, ours })
+        let mut candidates = tty.into_iter().chain(stdio.into_iter().flatten()).chain(dup(std::io::stdout()));
+        // ENOTTY unless it is this process's own.
+        let fd = candidates.find(|fd| tcgetpgrp(fd).is_ok())?;
+        Some(Terminal { fd, ours: getpgrp() })
     }
 
     /// Makes a process group the foreground one. SIGTTOU is blocked in all our processes, so that this never stops one.
     pub fn give_to(&self, group: Pid) -> Result<(), Errno> {
-        tcsetpgrp(&self.fd, group)
-    }
-
-    /// Takes the foreground back for the caller's process group.
-    pub fn take_back(&self) -> Result<(), Errno> {
-        match tcsetpgrp(&self.fd, self.ours) {
-            // The terminal has been hung up: there is nothing to give back.
+        match tcsetpgrp(&self.fd, group) {
+            // The terminal has been hung up, and has no foreground any more.
             Err(Errno::ENOTTY | Errno::EIO) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Whether the caller's process group is in the foreground now: a shell has put it there again.
-    pub fn is_ours(&self) -> bool {
+    /// The caller's process group.
+    pub fn callers_group(&self) -> Pid {
+        self.ours
+    }
+
+    /// Its descriptor's number, for the child that closes all others.
+    pub fn number(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Whether the caller's process group is in the foreground now.
+    fn is_ours(&self) -> bool {
         tcgetpgrp(&self.fd) == Ok(self.ours)
     }
+}
+
+/// The process group that the command gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Placement {
+    /// One of its own.
+    Own {
+        /// Whether it gets the terminal's foreground.
+        in_foreground: bool,
+    },
+    /// The caller's.
+    Callers,
+}
+
+/// What to do about a command that was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterStop {
+    /// Let it be: someone has stopped it, and will let it go on.
+    Nothing,
+    /// Let its process group go on.
+    Continue {
+        /// In the terminal's foreground.
+        in_foreground: bool,
+    },
+    /// It has gone on with the caller's process group, or is to be told alone.
+    Pass,
+}
+
+/// Job control (termios(3), "Job control" in the C library's manual) between the caller's shell and the command.
+#[derive(Debug)]
+pub struct JobControl {
+    terminal: Option<Terminal>,
+    placement: Placement,
+    /// Whether the foreground is the command's by our doing.
+    lent: bool,
+}
+
+impl JobControl {
+    /// Over the caller's terminal, if it has one.
+    pub fn new() -> JobControl {
+        JobControl { terminal: Terminal::of_caller(), placement: Placement::Own { in_foreground: false }, lent: false }
+    }
+
+    /// Settles where the command is placed, just before it starts.
+    pub fn place(&mut self) -> Placement {
+        let Some(terminal) = &self.terminal else { return self.placement };
+        let others = processes::all().into_iter().any(|p| p.group == terminal.ours && p.pid != getpid() && !p.ended);
+        self.placement = match others {
+            true => Placement::Callers,
+            false => Placement::Own { in_foreground: terminal.is_ours() },
+        };
+        self.lent = self.placement == Placement::Own { in_foreground: true };
+        self.placement
+    }
+
+    /// Whether what the terminal sends to the caller's process group reaches the command by itself.
+    pub fn shares_group(&self) -> bool {
+        self.placement == Placement::Callers
+    }
+
+    /// The caller's shell has put us in the foreground while we ran: the command is to have it.
+    pub fn lend_if_ours(&mut self) -> bool {
+        let ours = self.terminal.as_ref().is_some_and(Terminal::is_ours);
+        let newly = ours && !self.lent && !self.shares_group();
+        self.lent |= newly;
+        newly
+    }
+
+    /// The command was stopped by `signal`: under a shell with job control this process stops too, and goes on with it.
+    pub fn stop_with_command(&mut self, signal: i32) -> Result<AfterStop, Errno> {
+        let by_reach_for_terminal = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|s| *s as i32 == signal);
+        if by_reach_for_terminal && self.lend_if_ours() {
+            return Ok(AfterStop::Continue { in_foreground: true });
+        }
+        // Without a terminal nobody waits for a stop.
+        let Some(terminal) = &self.terminal else { return Ok(AfterStop::Nothing) };
+        if is_orphaned() {
+            // Nobody could let us go on. The kernel would not have stopped the command in such a group.
+            return Ok(match signal == Signal::SIGTSTP as i32 {
+                true if self.shares_group() => AfterStop::Pass,
+                true => AfterStop::Continue { in_foreground: self.lent },
+                false => AfterStop::Nothing,
+            });
+        }
+        if self.lent {
+            terminal.give_to(terminal.ours)?;
+            self.lent = false;
+        }
+        kill(getpid(), Signal::SIGSTOP)?;
+        // Running again. The signal that did it is ours, not the command's.
+        let mut continued = SigSet::empty();
+        continued.add(Signal::SIGCONT);
+        let drained = SignalFd::with_flags(&continued, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        while drained.read_signal()?.is_some() {}
+        if self.shares_group() {
+            return Ok(AfterStop::Pass);
+        }
+        self.lent = terminal.is_ours();
+        Ok(AfterStop::Continue { in_foreground: self.lent })
+    }
+
+    /// Gives the foreground back to the caller, if the command has it by our doing.
+    pub fn release(&mut self) -> Result<(), Errno> {
+        match self.terminal.take() {
+            Some(terminal) if self.lent => terminal.give_to(terminal.ours),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for JobControl {
+    fn default() -> JobControl {
+        JobControl::new()
+    }
+}
+
+/// Whether our process group has no parent in the session that could let it go on after a stop (setpgid(2)).
+fn is_orphaned() -> bool {
+    getpid().as_raw() == 1 || getsid(Some(getppid())).ok() != getsid(None).ok()
 }

@@ -47,6 +47,7 @@ impl Fence {
     /// Ringfence in the box of a world that stands.
     pub fn of(world: World, internet: Internet) -> Fence {
         world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
+        take_uids_apart(&world);
         Fence { internet, world, runs: AtomicU32::new(0) }
     }
 
@@ -138,6 +139,16 @@ impl Ended {
     pub fn value(&self, key: &str) -> &str {
         value(&self.said, key)
     }
+}
+
+/// The worlds of tests that run side by side share the machine's processes, and a run ends all processes of its uid. So
+/// each world's accounts take up another number of those that ringfence would give its command first.
+fn take_uids_apart(world: &World) {
+    let taken = 0..std::process::id() % 900;
+    let lines: String = taken.map(|n| format!("taken{n}:x:{0}:{0}::/:/bin/false\n", 10_001 + n)).collect();
+    let mut passwd = world.read("/etc/passwd").unwrap_or_default();
+    passwd.extend_from_slice(lines.as_bytes());
+    world.write("/etc/passwd", passwd, 0o644);
 }
 
 /// The value of a line `KEY=VALUE` of the standard output.

@@ -3,6 +3,7 @@
 //!
 //! What netlink-packet-netfilter has no type for (counter, ct, log, reject) is spelled here attribute by attribute.
 
+use crate::mutation;
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
@@ -61,10 +62,7 @@ impl Rule {
 
     /// `meta skuid != UID`. A packet without an opener matches neither this nor [`Rule::opened_by`].
     pub(super) fn not_opened_by(mut self, uid: u32) -> Rule {
-        self.push(Expressions::Meta(vec![
-            Meta::DestinationRegister(Register::Reg1),
-            Meta::Key(MetaKey::SocketUserId),
-        ]));
+        self.push(Expressions::Meta(vec![Meta::DestinationRegister(Register::Reg1), Meta::Key(MetaKey::SocketUserId)]));
         self.compare(Operator::NotEqual, &uid.to_ne_bytes())
     }
 
@@ -133,6 +131,9 @@ impl Rule {
     /// `counter log group GROUP prefix "RUN RULE" snaplen 128`.
     pub(super) fn recorded(mut self, run: &str, rule: &str, group: u16) -> Rule {
         self.push(other("counter", Vec::new()));
+        if mutation::left_out("firewall-log") {
+            return self;
+        }
         let mut prefix = format!("{run} {rule}").into_bytes();
         prefix.push(0);
         self.push(other(

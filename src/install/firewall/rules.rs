@@ -66,6 +66,7 @@
 
 use super::expression::{Rule, Side, host};
 use super::{Egress, Loopback, WallSpec};
+use crate::mutation;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_netfilter::nftables::{MetaKey, Operator};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -136,7 +137,7 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
         ("late", libc::NF_INET_LOCAL_OUT, LATE, "judge"),
         ("exit", libc::NF_INET_POST_ROUTING, LATE, "leaving"),
     ] {
-        if restricted || to == "judge" {
+        if (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
             let bar = spec.proxy.filter(|_| name == "late").map(|proxy| of_others(spec.uid, proxy));
             let rules = bar.into_iter().chain([Rule::any().opened_by(spec.uid).jump(to)]).collect();
             let hooked = Some(Hooked { hook: hook as u32, priority });
@@ -179,7 +180,9 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     }
     // A source route names further hops behind the destination that is judged here. The IPv4 header's length in
     // words is 5 without options.
-    rules.push(Rule::any().header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5).goto(DEFAULT_DENY));
+    if !mutation::left_out("header-options") {
+        rules.push(Rule::any().header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5).goto(DEFAULT_DENY));
+    }
     for extension in EXTENSION_HEADERS {
         let rule = Rule::any().header_byte(libc::NFPROTO_IPV6, 6, 0xff, Operator::Equal, extension);
         rules.push(rule.goto(DEFAULT_DENY));
@@ -188,8 +191,10 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
         rules.push(to_proxy(proxy).accept());
     }
     rules.push(to(&host(PROXIES.into()), DEFAULT_DENY));
-    rules.extend(with_ports("dns-ports"));
-    rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));
+    if !mutation::left_out("dns") {
+        rules.extend(with_ports("dns-ports"));
+        rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));
+    }
     rules.extend(spec.metadata.iter().map(|net| to(net, METADATA)));
     rules.push(Rule::any().meta(MetaKey::Oif, &LO.to_ne_bytes()).jump("from-own"));
     rules.extend(spec.private.iter().map(|net| to(net, PRIVATE_RANGE)));

@@ -1,0 +1,100 @@
+//! Forking a confined child, and hearing from it what became of it.
+
+use super::{Channel, Fork, sys};
+use crate::confine::Confinement;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getppid, pipe2, read};
+use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The descriptor on which a confined child reports; what lies above is closed.
+const REPORT: i32 = 3;
+/// Status of a child that could not even report.
+const SILENT: i32 = 125;
+
+/// A child that reports, or execs without a word.
+pub struct Child {
+    /// Its process id.
+    pub pid: Pid,
+    report: OwnedFd,
+}
+
+/// Why there is no report.
+pub enum Unheard {
+    /// A call failed.
+    Call(&'static str, Errno),
+    /// The supervisor has ended, or wants the stage to end.
+    Dismissed,
+}
+
+impl Child {
+    /// Forks a child that does `work` and reports what it returns.
+    pub fn fork<T: Serialize>(work: impl FnOnce() -> T) -> Result<Child, (&'static str, Errno)> {
+        let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(|errno| ("pipe2", errno))?;
+        match sys::fork_single_threaded().map_err(|errno| ("fork", errno))? {
+            Fork::Child => report_and_exit(write, work),
+            Fork::Parent(pid) => Ok(Child { pid, report }),
+        }
+    }
+
+    /// Reads the report to its end. The child may hang; so the supervisor's end, or its wish for ours, is heard as well, and
+    /// ends the child. No order is given while a report is awaited, so that whatever comes from there means that.
+    pub fn report(&self, supervisor: &Channel) -> Result<Vec<u8>, Unheard> {
+        let mut text = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            let mut fds = [
+                PollFd::new(self.report.as_fd(), PollFlags::POLLIN),
+                PollFd::new(supervisor.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) => {}
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(Unheard::Call("poll", errno)),
+            }
+            if fds[0].any() == Some(true) {
+                match read(&self.report, &mut buffer) {
+                    Ok(0) => return Ok(text),
+                    Ok(length) => text.extend_from_slice(&buffer[..length]),
+                    Err(Errno::EINTR) => {}
+                    Err(errno) => return Err(Unheard::Call("read", errno)),
+                }
+            } else if fds[1].any() == Some(true) {
+                // Whatever it has started is ended with the rest of the sandbox.
+                return match kill(self.pid, Signal::SIGKILL) {
+                    Ok(()) | Err(Errno::ESRCH) => Err(Unheard::Dismissed),
+                    Err(errno) => Err(Unheard::Call("kill", errno)),
+                };
+            }
+        }
+    }
+}
+
+/// In a forked child: does `work`, writes what it returns to `report`, and ends the process. The report moves to a fixed
+/// number that confinement leaves open, and closes on exec: its end without a word says that the command runs.
+fn report_and_exit<T: Serialize>(report: OwnedFd, work: impl FnOnce() -> T) -> ! {
+    let Ok(report) = sys::move_to(report, REPORT) else { sys::exit_now(SILENT) };
+    // What lies further up the stack is the stage's, and must not run here.
+    let text = catch_unwind(AssertUnwindSafe(|| serde_json::to_vec(&work()).unwrap_or_default())).unwrap_or_default();
+    let written = File::from(report).write_all(&text);
+    sys::exit_now(if written.is_ok() && !text.is_empty() { 0 } else { SILENT });
+}
+
+/// In a forked child: takes the confinement, and dies with the stage.
+pub fn confine(confinement: &Confinement) -> Result<(), String> {
+    let parent = getppid();
+    confinement.enter(REPORT as u32 + 1).map_err(|e| e.to_string())?;
+    // After the drop, for a change of credentials clears it (prctl(2)).
+    set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("prctl PR_SET_PDEATHSIG: {e}"))?;
+    if getppid() != parent {
+        return Err("the stage has ended".into());
+    }
+    Ok(())
+}
