@@ -292,7 +292,7 @@ impl Installation {
             Some(stage) => self.end_sandbox(stage),
             None => Ok(()),
         };
-        match self.evidence.collect(ledger) {
+        match self.evidence.collect_all(ledger) {
             Ok(()) => {}
             // It was taken for the reason of the abort already, or it has nothing to say any more.
             Err(EvidenceError::ProxyEnded) => {}
