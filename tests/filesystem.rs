@@ -102,9 +102,9 @@ fn flags_of_a_mount_are_kept() {
     as_root(&fence, MOUNTS);
     let ended = run(&fence, "grep -E ' /(usr/local/data|srv/shared|tmp) ' /proc/self/mountinfo");
     let options = |point: &str| -> Vec<String> {
-        let lines = ended.said.out.lines().filter(|line| line.split(' ').nth(4) == Some(point));
+        let mut lines = ended.said.out.lines().filter(|line| line.split(' ').nth(4) == Some(point));
         lines
-            .last()
+            .next_back()
             .map(|line| line.split(' ').nth(5).unwrap().split(',').map(str::to_owned).collect())
             .unwrap_or_default()
     };
