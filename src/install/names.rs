@@ -36,8 +36,11 @@ pub fn take(name: &str) -> Result<Option<Name>, (&'static str, Errno)> {
     Ok((!taken).then_some(Name(fd)))
 }
 
-/// Every abstract name of the network namespace, with the uid of its socket where the kernel tells.
-fn held() -> Result<Vec<(Vec<u8>, Option<u32>)>, Errno> {
+/// An abstract name with the uid of its socket, where the kernel tells.
+type Held = (Vec<u8>, Option<u32>);
+
+/// Every abstract name of the network namespace.
+fn held() -> Result<Vec<Held>, Errno> {
     let errno = |e: io::Error| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO));
     match diagnosed() {
         Ok(names) => Ok(names.into_iter().map(|(name, uid)| (name, Some(uid))).collect()),
