@@ -211,7 +211,7 @@ fn is_not_to_be_had_from_within() {
     let fence = Fence::new();
     // All that the command can send and see, at all our processes, over and over; by number, by group, and to all.
     let hammer = r#"
-        my %seen; my $limits = pack("QQ", 3, 3); my $until = time + 2; my $me = $$; $SIG{TERM} = $SIG{HUP} = q(IGNORE); $| = 1;
+        my %seen; my $limits = pack("QQ", 3, 3); my $until = time + 4; my $me = $$; $SIG{TERM} = $SIG{HUP} = q(IGNORE); $| = 1;
         my @ours = grep { my $n = $_; open my $f, "<", "/proc/$n/comm"; my $c = <$f> // ""; $c eq "ringfence\n" } map { m{/proc/(\d+)$} } glob("/proc/[0-9]*");
         print "targets=", scalar(@ours), "\n";
         while (time < $until) {

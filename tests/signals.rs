@@ -18,12 +18,12 @@ const TELLER: &str = r#"
 use POSIX ":signal_h"; $| = 1;
 # By sigaction handlers run at once; by %SIG one that comes just before a read would wait for its end.
 for my $signal (SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCONT, 28) {
-    sigaction($signal, POSIX::SigAction->new(sub { print "$_[0]\n" }));
+    sigaction($signal, POSIX::SigAction->new(sub { syswrite STDOUT, "$_[0]\n" }));
 }
 sigprocmask(SIG_SETMASK, POSIX::SigSet->new());
-print "ready\n";
+syswrite STDOUT, "ready\n";
 while (1) { my $n = sysread(STDIN, my $byte, 1); last if defined $n && $n == 0 }
-print "end\n";"#;
+syswrite STDOUT, "end\n";"#;
 
 /// Starts what follows with all those signals blocked, so that the command has them pending until it has its handlers.
 const BLOCKING: &str = r#"
@@ -154,7 +154,8 @@ fn a_set_up_that_hangs_is_ended_on_request() {
 #[test]
 fn a_real_time_signal_reaches_the_command() {
     let fence = Fence::new();
-    let script = r#"use POSIX; $| = 1; $SIG{NUM40} = sub { print "forty\n" }; print "ready\n"; <STDIN>; print "end\n""#;
+    let script = r#"use POSIX; sigaction(40, POSIX::SigAction->new(sub { syswrite STDOUT, "forty\n" })); syswrite STDOUT, "ready\n";
+        1 until defined sysread STDIN, my $byte, 1; syswrite STDOUT, "end\n""#;
     let (command, ledger) = fence.command(&FLAGS, &["perl", "-e", script]);
     let mut run = Run::of(&fence, command, ledger);
     assert_eq!(run.line(), "ready");

@@ -104,9 +104,9 @@ impl Console {
 const TELLER: &str = r#"use POSIX; $| = 1; my $n = 0;
     # By sigaction handlers run at once; by %SIG one that comes just before a read would wait for its end.
     sub on { my ($signal, $do) = @_; sigaction($signal, POSIX::SigAction->new($do)) }
-    on(SIGINT, sub { $n++; print "int $n;\n" }); on(SIGCONT, sub { print "cont;\n" });
-    on(28, sub { print "size ", `stty size </dev/tty`, ";\n" }); print "ready;\n";
-    while (1) { my $r = sysread(STDIN, my $l, 4096); next if !defined $r; last if !$r; print "line $l;\n"; last if $l eq "quit\n" }
+    on(SIGINT, sub { $n++; syswrite STDOUT, "int $n;\n" }); on(SIGCONT, sub { syswrite STDOUT, "cont;\n" });
+    on(28, sub { syswrite STDOUT, "size " . `stty size </dev/tty` . ";\n" }); syswrite STDOUT, "ready;\n";
+    while (1) { my $r = sysread(STDIN, my $l, 4096); next if !defined $r; last if !$r; syswrite STDOUT, "line $l;\n"; last if $l eq "quit\n" }
     exit $n"#;
 
 fn fenced(rest: &str) -> String {

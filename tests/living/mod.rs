@@ -64,10 +64,15 @@ impl Run {
         self.child_that(|uid| uid != 0)
     }
 
+    /// Both lead process groups of their own; what is forked to look at the host does not.
     fn child_that(&self, wanted: impl Fn(u32) -> bool) -> i32 {
-        let found = || children(self.pid()).into_iter().find(|pid| owner(*pid).is_some_and(&wanted));
-        until("a child of the supervisor", || found().is_some());
-        found().expect("it was there")
+        let leads = |pid: &i32| stat(*pid).is_some_and(|fields| fields[2] == pid.to_string());
+        let mut found = None;
+        until("a child of the supervisor", || {
+            found = children(self.pid()).into_iter().find(|pid| leads(pid) && owner(*pid).is_some_and(&wanted));
+            found.is_some()
+        });
+        found.expect("it was found")
     }
 
     /// Waits for the end of ringfence itself; what is left may still hold the output.
