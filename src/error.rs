@@ -98,16 +98,6 @@ pub enum Error {
         /// Why the probe is there.
         why: String,
     },
-    /// The firewall's log did not tell of what the probes had refused.
-    #[error(
-        "probe: the firewall refused {refused} packets of the probes and its log told of {told}; nothing was started"
-    )]
-    NoEvidence {
-        /// Packets that the wall's counters tell of.
-        refused: u64,
-        /// Packets that its log told of.
-        told: u64,
-    },
     /// The command could not be started.
     #[error(transparent)]
     Exec(#[from] ExecFailure),

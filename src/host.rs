@@ -8,6 +8,7 @@ pub use paths::{Home, PathFact, real_path};
 
 use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
+use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
 use crate::proxy::Dns;
@@ -24,6 +25,8 @@ use trial::try_mounts_and_scopes;
 
 /// CAP_CHOWN (capabilities(7)).
 pub const CHOWN: u32 = 0;
+/// CAP_KILL.
+pub const KILL: u32 = 5;
 /// CAP_SETGID.
 pub const SETGID: u32 = 6;
 /// CAP_SETUID.
@@ -270,7 +273,7 @@ fn process_of(uid: u32) -> Option<i32> {
     pids.find(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
-        uids.split_whitespace().any(|u| u.parse() == Ok(uid))
+        uids.split_whitespace().any(|u| u.parse() == Ok(uid)) && !has_ended(&status)
     })
 }
 

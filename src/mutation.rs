@@ -1,25 +1,41 @@
-//! Leaving one install or confine step out, for the proof that the pre-flight probes notice (feature `mutation`).
+//! Leaving single install or confine steps out, for the proof that the pre-flight probes notice (feature `mutation`).
 //!
 //! Without the feature [`left_out`] is constantly false and the compiler removes every trace of it.
 
-/// The variable that names the step, in builds with the feature only.
+/// The variable that names the steps, separated by commas, in builds with the feature only.
 #[cfg(feature = "mutation")]
-const VARIABLE: &str = "RINGFENCE_MUTATION_LEAVES_OUT";
+pub const VARIABLE: &str = "RINGFENCE_MUTATION_LEAVES_OUT";
 
-/// Every step that can be left out.
+/// Every step that can be left out, in the order in which a run takes them. A probe fails for want of each.
 pub const STEPS: &[&str] = &[
+    // With privilege, outside the sandbox's mount namespace.
+    "home",
+    "workspace",
+    "proxy",
+    "proxy-ids",
+    "proxy-seccomp",
+    "allowlist",
+    "address-rules",
+    "proxy-reports",
+    "wall",
+    "early",
+    "control-plane",
+    "header-options",
+    "dns",
+    "loopback",
+    "firewall-log",
+    "environment",
+    // The view of the file system.
     "propagation",
     "read-only",
+    "aliases",
     "writable",
-    "workspace",
-    "nosuid",
+    "read-only-within",
     "account",
     "masks",
-    "wall",
-    "control-plane",
-    "proxy",
+    "nosuid",
+    // Confinement.
     "descriptors",
-    "environment",
     "keyring",
     "bounding",
     "groups",
@@ -28,13 +44,24 @@ pub const STEPS: &[&str] = &[
     "no-new-privs",
     "landlock",
     "seccomp",
+    // Parts of the filter.
+    "terminal-input",
+    "absent-calls",
+    "mount-calls",
+    "namespaces",
+    "socket-families",
+    "multipath",
 ];
+
+/// Second looks of the firewall's, which no packet of an unprivileged process reaches as long as the first look holds and
+/// nobody else translates addresses. Here only what is sent to the kernel lacks them: the read-back notices.
+pub const READ_BACK: &[&str] = &["late", "exit"];
 
 /// Whether `step` is to be left out of this run.
 #[cfg(feature = "mutation")]
 pub fn left_out(step: &str) -> bool {
-    debug_assert!(STEPS.contains(&step), "unknown step {step}");
-    std::env::var_os(VARIABLE).is_some_and(|v| v == step)
+    debug_assert!(STEPS.contains(&step) || READ_BACK.contains(&step), "unknown step {step}");
+    std::env::var_os(VARIABLE).is_some_and(|v| v.to_str().is_some_and(|v| v.split(',').any(|named| named == step)))
 }
 
 /// Whether `step` is to be left out of this run: never, in this build.

@@ -23,7 +23,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, getpgrp, setpgid};
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// What the supervisor asks of the stage.
@@ -340,11 +340,17 @@ fn place(placement: Placement, terminal: Option<&Terminal>) -> Result<(), (&'sta
 
 /// Puts /dev/null in the place of this process's stdio, or an empty file in memory where the image has no /dev/null.
 pub fn release_stdio() -> Result<(), Errno> {
+    let null = release_input_and_output()?;
+    nix::unistd::dup2_stderr(&null)
+}
+
+/// The same for stdin and stdout alone. Returns the descriptor of /dev/null.
+pub fn release_input_and_output() -> Result<OwnedFd, Errno> {
     let opened = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty());
     let null = opened.or_else(|_| nix::sys::memfd::memfd_create(c"null", nix::sys::memfd::MFdFlags::MFD_CLOEXEC))?;
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
-    nix::unistd::dup2_stderr(&null)
+    Ok(null)
 }
 
 /// What a wait status says of an end.

@@ -355,7 +355,8 @@ pub fn load_seccomp(program: &[u8]) -> Result<()> {
     Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) }).map(|_| ())
 }
 
-/// Tries a system call by number for a probe, all of whose arguments are integers or null pointers.
+/// Tries a system call by number for a probe, all of whose arguments are integers, pointers to nothing, or pointers to
+/// memory that the call only reads.
 ///
 /// The kernel checks pointers itself (EFAULT), and no call that the suite tries writes to memory through its arguments.
 pub fn attempt(number: libc::c_long, arguments: [u64; 6]) -> Result<i64> {
@@ -419,4 +420,14 @@ pub fn close_all_but(kept: &[RawFd]) -> Result<()> {
 pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
     owned(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }))
+}
+
+/// Sets the options that each IPv4 header of the socket's packets carries (ip(7), IP_OPTIONS).
+pub fn set_ip_options(socket: BorrowedFd<'_>, options: &[u8]) -> Result<()> {
+    let length = libc::socklen_t::try_from(options.len()).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the options outlive the call, and the length is theirs.
+    Errno::result(unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_OPTIONS, options.as_ptr().cast(), length)
+    })
+    .map(|_| ())
 }

@@ -1,66 +1,19 @@
 //! The proxy as a process: what it is, what it holds, and what becomes of it under load (case N11).
 
 mod common;
+#[path = "common/live.rs"]
+mod live;
 
 use common::Fence;
+use live::{Live, PRELUDE};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::io::Write;
 use world::address::{PUBLIC4, PUBLIC6};
 use world::dns::{A, AAAA};
 use world::{Answer, Origin, Transport, World, origin};
 
 const FLAGS: [&str; 6] =
     ["--policy", "nist-high", "--allow-host", "load.example.org:7000", "--allow-host", "tcp.example.org:7000"];
-
-/// A run whose command says when it has come to a point, and goes on when it is told to.
-struct Live {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    ledger: String,
-}
-
-impl Live {
-    fn start(fence: &Fence, before: &[&str], script: &str) -> Live {
-        fence.world.write("/tmp/script.py", script, 0o644);
-        let (command, ledger) = fence.command(&FLAGS, &["/usr/bin/python3", "/tmp/script.py"]);
-        let mut command = match before {
-            [] => command,
-            [program, arguments @ ..] => {
-                let mut wrapped = fence.world.command(program);
-                wrapped.args(arguments).arg(command.get_program()).args(command.get_args());
-                wrapped
-            }
-        };
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = fence.world.spawn(command).expect("ringfence starts");
-        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        Live { child, input, output: BufReader::new(output), ledger }
-    }
-
-    /// The next line that the command says.
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a line");
-        line.trim_end().to_owned()
-    }
-
-    fn go_on(&mut self) {
-        self.input.write_all(b"\n").expect("the command reads");
-    }
-
-    /// Waits for the end; the rest of the output.
-    fn end(mut self, fence: &Fence) -> (String, common::Ended) {
-        drop(self.input);
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("the output ends");
-        let status = self.child.wait().expect("ringfence ends");
-        assert_eq!(status.code(), Some(0), "{rest}");
-        let said = world::Said { code: status.code(), out: rest.clone(), err: String::new() };
-        (rest, fence.ended(said, self.ledger))
-    }
-}
 
 /// The proxy's id and its lines of /proc/PID/status: the one process of the box with a uid of the proxies' range.
 fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
@@ -80,29 +33,6 @@ fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
     assert_eq!(found.len(), 1, "{found:?}");
     found.into_iter().next().expect("one")
 }
-
-const PRELUDE: &str = r#"
-import os, socket, sys, time
-host, port = os.environ["http_proxy"].removeprefix("http://").rstrip("/").split(":")
-def proxy():
-    s = socket.create_connection((host, int(port)), 60)
-    return s
-def tunnel(to):
-    s = proxy()
-    s.sendall(f"CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n".encode())
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        piece = s.recv(1)
-        assert piece, answer
-        answer += piece
-    assert answer.startswith(b"HTTP/1.1 200"), answer
-    return s
-def say(text):
-    print(text, flush=True)
-def point(text):
-    say(text)
-    sys.stdin.readline()
-"#;
 
 #[test]
 fn it_has_its_own_uid_no_capability_no_file_and_is_out_of_the_commands_reach() {
@@ -135,7 +65,7 @@ tried("nice", lambda: os.setpriority(os.PRIO_PROCESS, mine, 19))
 tried("affinity", lambda: os.sched_setaffinity(mine, [0]))
 point("tried")
 "#;
-    let mut live = Live::start(&fence, &[], &(PRELUDE.to_owned() + "point('here')\n" + reach));
+    let mut live = Live::start(&fence, &[], &FLAGS, &(PRELUDE.to_owned() + "point('here')\n" + reach));
     assert_eq!(live.line(), "here");
     let (pid, status) = proxy(&fence.world);
     let ids = |line: &str| status[line].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -225,7 +155,7 @@ s.sendall(b"GET http://tcp.example.org:7000/ HTTP/1.1\r\nHost: x\r\nConnection: 
 say("name=" + s.recv(100)[9:12].decode())
 point("done")
 "#;
-    let mut live = Live::start(&fence, &[], &(PRELUDE.to_owned() + load));
+    let mut live = Live::start(&fence, &[], &FLAGS, &(PRELUDE.to_owned() + load));
     assert_eq!(live.line(), "open");
     live.go_on();
     assert_eq!(
@@ -286,7 +216,7 @@ say(f"over={over + count}")
 os._exit(0)
 "#;
     let limited = ["prlimit", "--nofile=64:64"];
-    let mut live = Live::start(&fence, &limited, &(PRELUDE.to_owned() + flood));
+    let mut live = Live::start(&fence, &limited, &FLAGS, &(PRELUDE.to_owned() + flood));
     let said = live.line();
     let over: u64 = said.strip_prefix("over=").and_then(|count| count.parse().ok()).expect("a count");
     let (_, ended) = live.end(&fence);
@@ -309,7 +239,7 @@ for number in signal.SIGTERM, signal.SIGHUP:
 point("here")
 point("again")
 "#;
-    let mut live = Live::start(&fence, &[], &(PRELUDE.to_owned() + script));
+    let mut live = Live::start(&fence, &[], &FLAGS, &(PRELUDE.to_owned() + script));
     assert_eq!(live.line(), "here");
     let (pid, _) = proxy(&fence.world);
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), nix::sys::signal::Signal::SIGKILL).expect("kill");

@@ -8,7 +8,7 @@ use ringfence::policy::Axis;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use world::address::{METADATA4, METADATA6, NAT64_PRIVATE, PRIVATE4, PUBLIC4, PUBLIC6, RESOLVER4};
 use world::internet::{STRANGER, everywhere};
-use world::{Origin, Question, Resolver, Transport, origin};
+use world::{Origin, origin};
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
 /// A port where only the sinks listen.
@@ -162,39 +162,4 @@ fn what_skips_the_proxy_is_refused_at_once() {
     }
     let passed = fence.world.packets().split_off(before);
     assert!(passed.is_empty(), "nothing left the box: {passed:?}");
-}
-
-#[test]
-fn names_do_not_leak_by_any_route_to_a_resolver() {
-    let fence = Fence::new();
-    let forwarder = Resolver::start(fence.world.inside(), Ipv4Addr::new(127, 0, 0, 53)).expect("a forwarder");
-    let ask = |name: &str| {
-        format!(
-            "getent hosts {name}.example.org\n\
-             (printf '\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3{name}\\7example\\3org\\0\\0\\1\\0\\1' > /dev/udp/127.0.0.53/53) 2>&1\n\
-             (printf '\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3{name}\\7example\\3org\\0\\0\\1\\0\\1' > /dev/udp/{RESOLVER4}/53) 2>&1\n\
-             (printf '\\0\\41\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3{name}\\7example\\3org\\0\\0\\1\\0\\1' > /dev/tcp/127.0.0.53/53) 2>&1\n\
-             (printf '\\0\\41\\0\\1\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3{name}\\7example\\3org\\0\\0\\1\\0\\1' > /dev/tcp/{RESOLVER4}/53) 2>&1\n\
-             true"
-        )
-    };
-    let said = fence.as_nobody(&ask("abc"));
-    let came = |questions: &[Question], transport| {
-        questions.iter().any(|one| one.name == "abc.example.org" && one.transport == transport)
-    };
-    let outside = &fence.internet.resolver;
-    for resolver in [outside, &forwarder] {
-        let both = |questions: &[Question]| came(questions, Transport::Udp) && came(questions, Transport::Tcp);
-        let live = resolver.wait_until(both);
-        assert!(both(&live), "the attempts are live: {live:?} {said}");
-    }
-    let ended = fence.run(&FLAGS, &ask("xyz"));
-    assert_eq!(ended.said.code, Some(0), "{ended}");
-    // Whatever is under way has arrived when the packets are counted.
-    let packets = fence.world.packets_to(RESOLVER4).len();
-    for resolver in [outside, &forwarder] {
-        let leaked = resolver.questions_about("xyz.example.org");
-        assert!(leaked.is_empty(), "{leaked:?} of {packets} packets: {ended}");
-    }
-    assert!(ended.denials().iter().any(|one| one.rule == "dns"), "{ended}");
 }

@@ -1,7 +1,7 @@
 //! Landlock's scopes (landlock(7), ABI 6): no signal to a process outside, no abstract unix socket made outside.
 
 use super::ConfineError;
-use ::landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope};
+use ::landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope};
 
 /// The ABI that brought the scopes.
 pub const SCOPES_SINCE: ABI = ABI::V6;
@@ -13,7 +13,8 @@ pub fn restrict_scopes() -> Result<(), ConfineError> {
         .set_compatibility(CompatLevel::HardRequirement)
         .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .and_then(|ruleset| ruleset.create())
-        .and_then(|created| created.restrict_self())
+        // no_new_privs is a step of its own in the order; the library must not set it behind our back.
+        .and_then(|created| created.no_new_privs(false).restrict_self())
         .map_err(fail)?;
     if status.ruleset != RulesetStatus::FullyEnforced {
         return Err(ConfineError::Landlock(format!("the ruleset is {:?}", status.ruleset)));

@@ -1,5 +1,6 @@
 //! The seccomp filter: what no credential check of the kernel's refuses by itself, decided on register arguments only.
 
+use crate::mutation;
 use crate::policy::Posture;
 use libseccomp::error::SeccompError;
 use libseccomp::{ScmpAction, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall};
@@ -79,18 +80,19 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
     let mut filter = Builder(context);
 
     // A shared terminal is the caller's: what is pushed into it runs in the caller's shell afterwards (case P07).
-    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
-        filter.refuse("ioctl", libc::EPERM, &[masked(1, REQUEST_MASK, request)])?;
+    for request in [libc::TIOCSTI, libc::TIOCLINUX].iter().filter(|_| !mutation::left_out("terminal-input")) {
+        filter.refuse("ioctl", libc::EPERM, &[masked(1, REQUEST_MASK, *request)])?;
     }
     if privilege == Posture::Locked {
-        for call in ABSENT {
+        for call in ABSENT.iter().filter(|_| !mutation::left_out("absent-calls")) {
             filter.refuse(call, libc::ENOSYS, &[])?;
         }
-        for call in MOUNTS {
+        for call in MOUNTS.iter().filter(|_| !mutation::left_out("mount-calls")) {
             filter.refuse(call, libc::EPERM, &[])?;
         }
         // One rule a flag: any of them set is a refusal.
-        for flag in (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0) {
+        let flags = (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0);
+        for flag in flags.filter(|_| !mutation::left_out("namespaces")) {
             filter.refuse("unshare", libc::EPERM, &[masked(0, flag, flag)])?;
             // In clone's flags the low byte is the exit signal, so the time namespace cannot be asked for there.
             if flag != CLONE_NEWTIME {
@@ -99,10 +101,14 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
         }
     }
     if network > Posture::Open {
-        refuse_other_families(&mut filter)?;
+        if !mutation::left_out("socket-families") {
+            refuse_other_families(&mut filter)?;
+        }
         // The first subflow of a multipath connection is judged by the firewall; the kernel opens further ones by itself.
         // The answer is that of a kernel without it, upon which programs take TCP.
-        filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, REQUEST_MASK, libc::IPPROTO_MPTCP as u64)])?;
+        if !mutation::left_out("multipath") {
+            filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, REQUEST_MASK, libc::IPPROTO_MPTCP as u64)])?;
+        }
     }
     export(&filter.0)
 }

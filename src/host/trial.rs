@@ -3,11 +3,11 @@
 
 use super::{HostError, failed};
 use crate::confine::landlock;
+use crate::install::mounts;
 use crate::sys::{self, Fork, MountAttr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{pipe2, read, write};
@@ -60,7 +60,7 @@ const STEPS: [&str; 9] =
 
 fn try_mounts() -> Result<(), (u8, Errno)> {
     let at = |step: u8| move |errno| (step, errno);
-    unshare(CloneFlags::CLONE_NEWNS).map_err(at(1))?;
+    mounts::unshare_mounts().map_err(at(1))?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
     let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
     let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };

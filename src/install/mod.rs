@@ -153,7 +153,9 @@ impl Installation {
         busy: &BTreeSet<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
-        if let (Some(identity), Some(home)) = (&plan.identity, &plan.home) {
+        if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
+            && !mutation::left_out("home")
+        {
             self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
         }
         self.take_workspaces(run, plan)?;
@@ -164,7 +166,9 @@ impl Installation {
             self.proxy_held = Some(process);
         }
         self.put_up_wall(run, plan)?;
-        self.start_stage(plan, facts, invocation)
+        self.start_stage(plan, facts, invocation)?;
+        // Meanwhile the proxy has had its time.
+        self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
 
     fn take_workspaces(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
@@ -222,7 +226,7 @@ impl Installation {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
-        let surroundings = surroundings(plan, mounts.as_ref(), proxy, &environment);
+        let surroundings = surroundings(plan, mounts.as_ref(), self.proxy, invocation, &environment);
         let stage = Stage {
             confinement: Confinement {
                 privilege: plan.policy.privilege.posture,
@@ -292,11 +296,14 @@ impl Installation {
         }
         if let Some(wall) = self.wall.take() {
             self.watch = None;
-            let counted = wall.counters().map_err(|e| e.to_string());
-            note(counted.and_then(|counters| self.evidence.reconcile(&counters, ledger).map_err(|e| e.to_string())));
+            let held_against = match wall.counters() {
+                Ok(counters) => self.evidence.reconcile(&counters, ledger),
+                Err(cause) => self.evidence.uncounted(&cause, ledger),
+            };
+            note(held_against.map_err(|e| e.to_string()));
             // It stays as long as there is anything to hold; the next run clears it.
             if emptied.is_ok() {
-                note(wall.remove().map_err(|e| e.to_string()));
+                note(wall.remove_if_there().map_err(|e| e.to_string()));
             }
         }
         note(emptied);
@@ -345,7 +352,11 @@ fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, 
         uid,
         proxy,
         egress: plan.egress,
-        loopback: plan.loopback.clone(),
+        loopback: match &plan.loopback {
+            firewall::Loopback::All if mutation::left_out("loopback") => firewall::Loopback::ProxyOnly,
+            _ if mutation::left_out("loopback") => firewall::Loopback::All,
+            asked => asked.clone(),
+        },
         resolvers: plan.resolvers.clone(),
         control_plane_ports: if mutation::left_out("control-plane") {
             Vec::new()

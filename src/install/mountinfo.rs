@@ -215,6 +215,19 @@ mod tests {
         assert_eq!(ids, [1, 3, 5, 6]);
     }
 
+    #[test]
+    fn a_mount_that_a_covering_mount_hides_hides_nothing() {
+        // 3 covers /srv, 2 with it; 5 lies on the copy of 2 that came with 3.
+        let text = b"1 0 0:1 / / rw - ext4 d rw\n\
+            2 1 0:2 / /srv/data rw - tmpfs d rw\n\
+            3 1 0:1 /srv /srv ro - ext4 d rw\n\
+            4 3 0:2 / /srv/data ro - tmpfs d rw\n\
+            5 4 0:3 /mask /srv/data/file ro - tmpfs d rw\n";
+        let mounts = parse(text).unwrap();
+        let ids: Vec<u32> = reachable(&mounts).iter().map(|m| m.id).collect();
+        assert_eq!(ids, [1, 3, 4, 5]);
+    }
+
     proptest::proptest! {
         #[test]
         fn any_bytes_are_parsed_or_refused(bytes: Vec<u8>) {

@@ -137,7 +137,7 @@ fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
 ///
 /// `userns` carries the id mapping of idmapped workspaces; it is needed when any writable path is idmapped.
 pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), MountError> {
-    unshare(CloneFlags::CLONE_NEWNS).map_err(failed("unshare", Path::new("mount namespace")))?;
+    unshare_mounts().map_err(failed("unshare", Path::new("mount namespace")))?;
     if !mutation::left_out("propagation") {
         mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
             .map_err(failed("mount", Path::new("/")))?;
@@ -145,7 +145,8 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     let covers = Covers::make(plan)?;
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
     let mut writable = Vec::new();
-    for entry in &plan.writable {
+    // Without the step that makes HOME, what is missing there is missing here.
+    for entry in plan.writable.iter().filter(|w| !mutation::left_out("home") || w.path.exists()) {
         writable.push((entry.path.as_path(), Some(writable_tree(entry, userns)?)));
     }
     if plan.whole_read_only {
@@ -155,7 +156,8 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     } else {
         let mounts = read_mountinfo()?;
         let aliases = plan.aliases(&mountinfo::reachable(&mounts));
-        for path in plan.read_only.iter().chain(&aliases).filter(|_| !mutation::left_out("read-only")) {
+        let trees = plan.read_only.iter().filter(|_| !mutation::left_out("read-only"));
+        for path in trees.chain(aliases.iter().filter(|_| !mutation::left_out("aliases"))) {
             cover_read_only(path)?;
         }
     }
@@ -166,7 +168,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     for (path, tree) in within {
         match tree {
             Some(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
-            None if !mutation::left_out("read-only") => cover_read_only(path)?,
+            None if !mutation::left_out("read-only-within") => cover_read_only(path)?,
             _ => {}
         }
     }
@@ -176,6 +178,16 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     }
     chdir("/").map_err(failed("chdir", Path::new("/")))?;
     compare(plan)
+}
+
+/// Moves the calling process into a mount namespace of its own. Where the call only says so, every mount that follows would
+/// be the caller's: then it is EPERM.
+pub fn unshare_mounts() -> Result<(), Errno> {
+    let own =
+        || std::fs::read_link("/proc/self/ns/mnt").map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO)));
+    let before = own()?;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    if own()? == before { Err(Errno::EPERM) } else { Ok(()) }
 }
 
 fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
@@ -292,11 +304,12 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
         if plan.nosuid && !mutation::left_out("nosuid") && !mount.has("nosuid") {
             return not_as_planned(mount, "set-id bits still count");
         }
-        if plan.protects(&mount.point) && !mutation::left_out("read-only") && !mount.read_only() {
+        let trees = mutation::left_out("read-only") || mutation::left_out("read-only-within");
+        if plan.protects(&mount.point) && !trees && !mount.read_only() {
             return not_as_planned(mount, "it is writable");
         }
     }
-    for alias in plan.aliases(&reachable).iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only")) {
+    for alias in plan.aliases(&reachable).iter().filter(|_| !plan.whole_read_only && !mutation::left_out("aliases")) {
         match mountinfo::holding(&reachable, alias) {
             Some(mount) if !mount.read_only() => {
                 return not_as_planned(mount, "it shows a read-only tree under another name and is writable");
@@ -308,9 +321,10 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
     let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
-    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only);
-    let trees = trees.chain(&plan.read_only_within).filter(|_| !mutation::left_out("read-only"));
-    for path in covered.chain(masked).chain(writable).chain(trees) {
+    let writable = writable.filter(|path| !mutation::left_out("home") || path.exists());
+    let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
+    let within = plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only-within"));
+    for path in covered.chain(masked).chain(writable).chain(trees).chain(within) {
         if !attached(path) {
             return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
         }

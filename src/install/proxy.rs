@@ -4,18 +4,21 @@
 use super::account::Databases;
 use super::reserve::{self, Reservation, ReserveError};
 use crate::confine::seccomp::{self, FilterError};
+use crate::mutation;
 use crate::plan::ProxyPlan;
+use crate::probe::name;
 use crate::proxy::channel::{self, ChannelRecorder, ReportReceiver};
 use crate::proxy::{self, Limits, ProxySpec};
 use crate::stage::release_stdio;
 use crate::sys::{self, CapabilitySets, Fork};
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
 use nix::errno::Errno;
-use nix::unistd::{Gid, Pid, Uid, getresuid, setgroups, setpgid, setresgid, setresuid};
+use nix::fcntl::OFlag;
+use nix::unistd::{Gid, Pid, Uid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A running proxy.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct ProxyProcess {
     /// Where it listens.
     pub address: SocketAddrV4,
     reports: Option<ReportReceiver>,
+    /// Closes without a word when the process has given up what it gives up.
+    stripped: OwnedFd,
     /// Its uid's reservation.
     _uid: Reservation,
 }
@@ -43,6 +48,9 @@ pub enum SpawnError {
     /// No uid.
     #[error("proxy: {0}")]
     Reserve(#[from] ReserveError),
+    /// The process could not be confined.
+    #[error("{0}")]
+    Confine(String),
     /// No filter.
     #[error("proxy: {0}")]
     Filter(#[from] FilterError),
@@ -52,6 +60,15 @@ impl ProxyProcess {
     /// Its reports, for whoever takes them in; `None` the second time.
     pub fn take_reports(&mut self) -> Option<ReportReceiver> {
         self.reports.take()
+    }
+
+    /// Waits until the process is confined, or says why it isn't.
+    pub fn await_confined(&self) -> Result<(), SpawnError> {
+        let mut text = [0; 512];
+        match nix::unistd::read(&self.stripped, &mut text).map_err(failed("read"))? {
+            0 => Ok(()),
+            length => Err(SpawnError::Confine(String::from_utf8_lossy(&text[..length]).into_owned())),
+        }
     }
 }
 
@@ -66,18 +83,26 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
     let (uid, reservation) = reserve::proxy_uid(databases, busy)?;
     let filter = seccomp::proxy_program()?;
+    let (stripped, told) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
     match sys::fork_single_threaded().map_err(failed("fork"))? {
         Fork::Child => {
-            drop(reports);
-            // There is nobody to tell of an error: stdio is gone, and the supervisor sees the channel close.
-            match strip(&listener, &recorder, uid, &filter) {
-                Ok(()) => sys::exit_now(serve(listener, plan, recorder)),
-                Err(_) => sys::exit_now(1),
+            drop((reports, stripped));
+            match strip(&listener, &recorder, &told, uid, &filter) {
+                Ok(()) => {
+                    drop(told);
+                    sys::exit_now(serve(listener, plan, recorder));
+                }
+                Err(error) => {
+                    // Where even this cannot be told, the supervisor sees the channel close.
+                    nix::unistd::write(&told, error.to_string().as_bytes()).ok();
+                    sys::exit_now(1);
+                }
             }
         }
         Fork::Parent(pid) => {
+            drop(told);
             let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-            Ok(ProxyProcess { pid, address, reports: Some(reports), _uid: reservation })
+            Ok(ProxyProcess { pid, address, reports: Some(reports), stripped, _uid: reservation })
         }
     }
 }
@@ -85,19 +110,38 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
 /// Serves until it is asked to end, or something ends it; its status tells which.
 fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) -> i32 {
     let ProxyPlan { allowlist, address_rules, dns } = plan.clone();
+    let (allowlist, dns) = name::admit(&allowlist, dns);
     let spec = ProxySpec { allowlist, address_rules, dns, limits: Limits::default() };
     i32::from(proxy::run(listener, spec, recorder).is_err())
 }
 
 /// Gives up everything that serving does not need, and reads back that it is gone.
-fn strip(listener: &TcpListener, recorder: &ChannelRecorder, uid: u32, filter: &[u8]) -> Result<(), SpawnError> {
+fn strip(
+    listener: &TcpListener,
+    recorder: &ChannelRecorder,
+    told: &OwnedFd,
+    uid: u32,
+    filter: &[u8],
+) -> Result<(), SpawnError> {
     // Out of the caller's process group, so that the terminal's signals are the command's alone.
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(failed("setpgid"))?;
     release_stdio().map_err(failed("dup2"))?;
     let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
-    sys::close_all_but(&[listener.as_raw_fd(), channel]).map_err(failed("close_range"))?;
+    sys::close_all_but(&[listener.as_raw_fd(), channel, told.as_raw_fd()]).map_err(failed("close_range"))?;
     raise_descriptor_limit()?;
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
+    if !mutation::left_out("proxy-ids") {
+        drop_ids(uid, gid)?;
+    }
+    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
+    no_files()?;
+    if mutation::left_out("proxy-seccomp") {
+        return Ok(());
+    }
+    sys::load_seccomp(filter).map_err(failed("seccomp"))
+}
+
+fn drop_ids(uid: Uid, gid: Gid) -> Result<(), SpawnError> {
     setgroups(&[]).map_err(failed("setgroups"))?;
     setresgid(gid, gid, gid).map_err(failed("setresgid"))?;
     setresuid(uid, uid, uid).map_err(failed("setresuid"))?;
@@ -108,9 +152,7 @@ fn strip(listener: &TcpListener, recorder: &ChannelRecorder, uid: u32, filter: &
     {
         return Err(failed("read back the drop")(Errno::EPERM));
     }
-    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
-    no_files()?;
-    sys::load_seccomp(filter).map_err(failed("seccomp"))
+    Ok(())
 }
 
 /// The soft limit goes up to the hard one: a tunnel takes two descriptors.

@@ -121,10 +121,20 @@ fn taken_by_others() -> BTreeSet<u32> {
     for pid in pids {
         // It may have ended since the listing.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if has_ended(&status) {
+            continue;
+        }
         let lines = status.lines().filter_map(|l| l.strip_prefix("Uid:").or_else(|| l.strip_prefix("Groups:")));
         taken.extend(lines.flat_map(str::split_whitespace).filter_map(|n| n.parse::<u32>().ok()));
     }
     taken
+}
+
+/// Whether all of a process has ended, by its /proc/PID/status: where the init does not reap, it stays in the table for ever.
+/// One whose first thread alone has ended shows as a zombie too (proc_pid_status(5)).
+pub fn has_ended(status: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) && field("Threads:") == Some("1")
 }
 
 /// The uids that own a process, by any of its four uids, and the numbers that other runs have marked.

@@ -24,6 +24,13 @@ const ENDING: Duration = Duration::from_secs(5);
 const STRAYS: Duration = Duration::from_secs(3);
 
 impl Installation {
+    /// Kills what it can of the sandbox, before anything else.
+    pub fn strike(&self) {
+        if let Some(stage) = &self.stage {
+            descendants::strike(stage.pid, self.identity.as_ref());
+        }
+    }
+
     /// Has the stage end every process of the sandbox and then itself; where it does not or is dead, does it in its place.
     pub(super) fn end_sandbox(&self, stage: StageProcess) -> Result<(), String> {
         let emptied = stage.dismiss();

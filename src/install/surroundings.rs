@@ -7,8 +7,7 @@ use crate::plan::Plan;
 use crate::policy::{Posture, Trees, environment};
 use crate::probe::Surroundings;
 use crate::sys;
-use nix::unistd::getpid;
-use std::collections::BTreeMap;
+use nix::unistd::{Pid, getpid};
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::unix::ffi::OsStrExt;
@@ -55,32 +54,31 @@ pub(super) fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
 pub(super) fn surroundings(
     plan: &Plan,
     mounts: Option<&MountPlan>,
-    proxy: Option<SocketAddrV4>,
+    proxy: Option<(Pid, SocketAddrV4)>,
+    invocation: &Invocation,
     environment: &[CString],
 ) -> Surroundings {
-    let postures = plan.policy.postures();
-    let held = mounts.filter(|_| postures.filesystem > Posture::Open);
+    let held = mounts.filter(|_| plan.policy.postures().filesystem > Posture::Open);
     Surroundings {
-        postures: BTreeMap::from([
-            ("network", postures.network),
-            ("filesystem", postures.filesystem),
-            ("privilege", postures.privilege),
-        ]),
+        restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
-        nosuid: mounts.is_some_and(|m| m.nosuid),
+        home: plan.home.as_ref().map(|h| h.path.clone()),
         overlays: mounts
             .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
             .unwrap_or_default(),
-        proxy,
-        egress_proxy: plan.proxy.is_some(),
+        proxy: proxy.map(|p| p.1),
+        proxy_process: proxy.map(|p| p.0.as_raw()),
         loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
         control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),
         supervisor: getpid().as_raw(),
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
+        callers_environment: invocation.environment.clone(),
+        passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
+        outside_socket: String::new(),
     }
 }

@@ -9,8 +9,9 @@ use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -49,8 +50,14 @@ pub struct Evidence {
     logged: BTreeMap<String, u64>,
     /// Packets that are known to be missing from the log.
     lost: u64,
+    /// Denials that the proxy has reported before the command runs.
+    reported: u64,
+    /// Where TCP packets were to go that the log has told of before the command runs.
+    connects: BTreeSet<SocketAddr>,
     /// Whether the command runs: what is refused before that was tried by the probes.
     recording: bool,
+    /// Whether the proxy was told to admit nothing new.
+    holding: bool,
     /// The counters when recording began.
     baseline: BTreeMap<String, u64>,
 }
@@ -76,6 +83,16 @@ impl Evidence {
         &self.logged
     }
 
+    /// Denials that the proxy has reported before the command ran.
+    pub fn reported(&self) -> u64 {
+        self.reported
+    }
+
+    /// Where TCP packets were to go that the log has told of before the command ran.
+    pub fn connects(&self) -> &BTreeSet<SocketAddr> {
+        &self.connects
+    }
+
     /// From here on what comes in is the command's, and recorded.
     pub fn begin(&mut self, counters: &[RuleCounter]) {
         self.logged.clear();
@@ -87,7 +104,16 @@ impl Evidence {
     /// Takes in what is there.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         self.collect_log(ledger)?;
+        self.hold_egress_while_losing(ledger)?;
         self.collect_reports(ledger)
+    }
+
+    /// Lets the proxy admit new egress only while the ledger takes what there is to write.
+    pub fn hold_egress_while_losing(&mut self, ledger: &Ledger) -> Result<(), EvidenceError> {
+        match &self.reports {
+            Some(reports) => Ok(hold_while_losing(reports, &mut self.holding, ledger)?),
+            None => Ok(()),
+        }
     }
 
     fn collect_reports(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
@@ -99,12 +125,16 @@ impl Evidence {
             }
             let none = received.reports.is_empty();
             for (id, report) in received.reports {
-                if self.recording {
+                if !self.recording {
+                    self.reported += u64::from(matches!(report, Report::Denial(_)));
+                } else {
                     // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
                     let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
                         Report::Denial(denial) => Body::Denial(denial),
                         Report::Infrastructure(failure) => Body::Infrastructure(failure),
                     })?;
+                    // Before the answer, which may be what lets the next request come.
+                    hold_while_losing(reports, &mut self.holding, ledger)?;
                 }
                 reports.acknowledge(id)?;
             }
@@ -165,9 +195,21 @@ impl Evidence {
             if self.recording {
                 let (Appended::Stored { .. } | Appended::NotStored) =
                     ledger.append(Body::Denial(logged.into_denial()))?;
+            } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
+                self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }
         }
         self.lost += drained.lost;
+        Ok(())
+    }
+
+    /// The firewall's counters cannot be read any more: what its log may have missed is unknown.
+    pub fn uncounted(&self, cause: &FirewallError, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let cause = format!("what the firewall refused cannot be held against its log: {cause}");
+        for axis in [Axis::Network, Axis::Privilege] {
+            let source = "firewall-counter".to_owned();
+            ledger.append(Body::Gap(Gap { axis: Some(axis), source, lost: self.lost, cause: cause.clone() }))?;
+        }
         Ok(())
     }
 
@@ -185,5 +227,18 @@ impl Evidence {
             }
         }
         Ok(())
+    }
+}
+
+fn hold_while_losing(reports: &ReportReceiver, holding: &mut bool, ledger: &Ledger) -> io::Result<()> {
+    let losing = ledger.is_losing();
+    if losing == *holding {
+        return Ok(());
+    }
+    *holding = losing;
+    match reports.hold(losing) {
+        // It has ended, which is seen when its reports are read to their end.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
     }
 }

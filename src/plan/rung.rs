@@ -1,12 +1,13 @@
 //! Rungs: each carries every restriction of a policy by mechanisms of its own, or says what it lacks. They are tried in
 //! order of strength, and a policy is never carried in part.
 
-use crate::host::{CHOWN, Facts, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
+use crate::host::{CHOWN, Facts, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 use crate::policy::{Axis, Policy, Posture};
 use std::fmt;
 
 /// What a policy asks to be held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Restriction {
     /// Egress only by the proxy, which judges names and addresses.
     EgressAllowlist,
@@ -39,6 +40,24 @@ pub enum Restriction {
 }
 
 impl Restriction {
+    /// Every restriction, in the order of the axes.
+    pub const ALL: [Restriction; 14] = [
+        Restriction::EgressAllowlist,
+        Restriction::DirectEgress,
+        Restriction::OtherFamilies,
+        Restriction::ReadOnlyTrees,
+        Restriction::ReadOnlyAll,
+        Restriction::OwnFiles,
+        Restriction::PrivatePaths,
+        Restriction::Account,
+        Restriction::Keyring,
+        Restriction::TerminalInput,
+        Restriction::ControlPlane,
+        Restriction::SetIdExecution,
+        Restriction::Capabilities,
+        Restriction::Namespaces,
+    ];
+
     /// The axis that it belongs to.
     pub fn axis(self) -> Axis {
         match self {
@@ -133,8 +152,9 @@ impl Rung for Full {
                 mounts().map(|()| "private mount namespace, mount_setattr recursive, EROFS")
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => mounts().map(|()| "empty masks mounted over"),
+            // CHOWN for its home and workspace; KILL to end what runs as it, the proxy under its own uid too.
             Restriction::Account => {
-                for (number, name) in [(CHOWN, "CHOWN"), (SETGID, "SETGID"), (SETUID, "SETUID")] {
+                for (number, name) in [(SETUID, "SETUID"), (SETGID, "SETGID"), (CHOWN, "CHOWN"), (KILL, "KILL")] {
                     capability(number, name)?;
                 }
                 mounts().map(|()| "setresuid, no groups, account files mounted over")

@@ -1,5 +1,6 @@
 //! Bait for the probes, put up with privilege in the sandbox's mount namespace and taken away before the command starts:
-//! a program of root's with the set-id bits, one with a file capability, and an abstract unix socket of the outside.
+//! a program of root's with the set-id bits, one with a file capability, one with neither, and an abstract unix socket of
+//! the outside.
 
 use crate::sys;
 use nix::errno::Errno;
@@ -18,8 +19,8 @@ pub const DIRECTORY: &str = "/proc/fs";
 pub const SET_ID: &str = "/proc/fs/set-id";
 /// The program with a file capability.
 pub const FILE_CAPABILITY: &str = "/proc/fs/file-capability";
-/// The abstract socket's name.
-pub const OUTSIDE: &[u8] = b"preflight-outside";
+/// The program without either.
+pub const PLAIN: &str = "/proc/fs/plain";
 
 /// The bait while it is up.
 #[derive(Debug, Default)]
@@ -33,9 +34,10 @@ fn fail(call: &'static str) -> impl FnOnce(Errno) -> String {
 }
 
 impl Arena {
-    /// Puts the bait up.
-    pub fn put_up() -> Result<Arena, String> {
+    /// Puts the bait up; `outside_name` is the abstract socket's name.
+    pub fn put_up(outside_name: &str) -> Result<Arena, String> {
         let tree = sys::new_tmpfs(0o755, sys::ATTR_NODEV).map_err(fail("fsmount"))?;
+        program(&tree, "plain", 0o755)?;
         program(&tree, "set-id", 0o6755)?;
         let file = program(&tree, "file-capability", 0o755)?;
         sys::set_file_capability(file.as_fd(), NET_RAW).map_err(fail("fsetxattr"))?;
@@ -44,13 +46,9 @@ impl Arena {
         sys::move_mount(tree.as_fd(), point.as_fd()).map_err(fail("move_mount"))?;
         let outside =
             socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
-        let name = UnixAddr::new_abstract(OUTSIDE).map_err(fail("bind"))?;
-        match bind(outside.as_raw_fd(), &name) {
-            Ok(()) => listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?,
-            // Another run's bait in the same network namespace serves as well.
-            Err(Errno::EADDRINUSE) => {}
-            Err(errno) => return Err(fail("bind")(errno)),
-        }
+        let name = UnixAddr::new_abstract(outside_name.as_bytes()).map_err(fail("bind"))?;
+        bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
+        listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
         Ok(Arena { attached: true, outside: Some(outside) })
     }
 
@@ -59,8 +57,8 @@ impl Arena {
         drop(self.outside);
         if self.attached {
             umount2(DIRECTORY, MntFlags::MNT_DETACH).map_err(fail("umount2"))?;
-            if std::fs::exists(SET_ID).unwrap_or(true) {
-                return Err(format!("probes: bait: {SET_ID} is still there"));
+            if let Some(left) = [PLAIN, SET_ID, FILE_CAPABILITY].iter().find(|p| std::fs::exists(p).unwrap_or(true)) {
+                return Err(format!("probes: bait: {left} is still there"));
             }
         }
         Ok(())

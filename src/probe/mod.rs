@@ -2,39 +2,47 @@
 //! exactly as the command will be.
 
 pub mod arena;
-mod attempt;
+mod child;
+pub mod evidence;
+mod filesystem;
+mod identity;
+mod kernel;
+pub mod name;
 mod network;
+mod operation;
 mod spec;
 
+use crate::ledger::RunId;
 use crate::ledger::record::Probe;
-use crate::policy::Posture;
+use crate::plan::rung::Restriction;
 use arena::Arena;
 use spec::Spec;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsString};
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 
 /// What the probes need to know of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// Posture by axis name.
-    pub postures: BTreeMap<&'static str, Posture>,
+    /// What must be held.
+    pub restrictions: BTreeSet<Restriction>,
     /// The ids that a confined child must have.
     pub ids: Option<(u32, u32)>,
+    /// The account's home; `None` where it is the image's affair.
+    pub home: Option<PathBuf>,
     /// Trees that must be read-only.
     pub protected: Vec<PathBuf>,
     /// Paths that must be writable.
     pub writable: Vec<PathBuf>,
     /// Paths that must be masked.
     pub masked: Vec<PathBuf>,
-    /// Whether set-id bits must be void on every mount.
-    pub nosuid: bool,
     /// Files mounted over the image's, with their content.
     pub overlays: Vec<(PathBuf, Vec<u8>)>,
-    /// Whether egress must go through a proxy.
-    pub egress_proxy: bool,
     /// The proxy's address, if it was started.
     pub proxy: Option<SocketAddrV4>,
+    /// The proxy's process id.
+    pub proxy_process: Option<i32>,
     /// Whether all of loopback is open to the command.
     pub loopback_open: bool,
     /// Ports that the provider's control plane listens on.
@@ -44,9 +52,16 @@ pub struct Surroundings {
     /// The session keyring of the supervisor, 0 for none.
     pub keyring: i64,
     /// The command's environment.
-    pub environment: Vec<std::ffi::CString>,
+    pub environment: Vec<CString>,
+    /// The caller's environment.
+    pub callers_environment: Vec<(OsString, OsString)>,
+    /// Variables of the caller's that the policy passes by name.
+    pub passed_variables: Vec<String>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
+    /// The name of the abstract socket of the outside that is put up as bait. It is this run's alone: another run's, in the
+    /// same network namespace, may go at any time.
+    pub outside_socket: String,
 }
 
 /// The probes of one run.
@@ -57,8 +72,10 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// The probes that apply to the postures in force.
-    pub fn for_run(surroundings: Surroundings) -> Result<Suite, String> {
+    /// The probes of what is in force.
+    pub fn for_run(mut surroundings: Surroundings) -> Result<Suite, String> {
+        let own = RunId::random().map_err(|e| format!("probes: {e}"))?;
+        surroundings.outside_socket = format!("preflight/{own}");
         let specs = spec::built_in()?.into_iter().filter(|s| s.applies(&surroundings)).collect();
         Ok(Suite { specs, surroundings })
     }
@@ -80,7 +97,7 @@ impl Suite {
 
     /// Puts up, with privilege, what the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
-        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up() }
+        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up(&self.surroundings.outside_socket) }
     }
 
     /// Takes the bait away and checks that it is gone.
@@ -90,6 +107,7 @@ impl Suite {
 
     /// Tries every probe in the calling, confined process.
     pub fn run(&self) -> Vec<Probe> {
-        self.specs.iter().map(|spec| spec.judge(attempt::make(&spec.operation, &self.surroundings))).collect()
+        let tried = |spec: &Spec| spec.operation.make(&self.surroundings).map(|seen| spec.judge(seen));
+        self.specs.iter().filter_map(tried).collect()
     }
 }

@@ -1,8 +1,10 @@
 //! Operations on the network that probes try. What would leave the machine if a wall were missing has a hop limit of 1.
 
 use super::Surroundings;
-use super::attempt::errno_of;
+use super::child::{errno_of, in_grandchild, name_of};
+use crate::sys;
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, UnixAddr, connect, getsockopt,
@@ -10,7 +12,7 @@ use nix::sys::socket::{
 };
 use serde::Deserialize;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -30,29 +32,42 @@ pub enum Operation {
     ControlPlane,
     /// Sends a datagram to each control-plane port on loopback.
     ControlPlaneDatagram,
-    /// Sends this request to the proxy and tells the status.
+    /// Sends this request to the proxy and tells the status. `{proxy}` stands for the proxy's own address.
     Proxy(String),
+    /// Looks at the proxy's process, once it has answered.
+    ProxyProcess,
     /// Listens on loopback and connects to it.
     LoopbackServer,
+    /// Sends a datagram over loopback with an option in its IPv4 header.
+    HeaderOption,
+    /// Connects to an abstract unix socket of the outside.
+    AbstractSocket,
+    /// Asks nftables for a change.
+    Nftables,
 }
 
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long an answer of this machine's own may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a refusal may take: the kernel makes it while the call is made.
+const REFUSAL: Duration = Duration::from_millis(250);
 
 /// Tries an operation.
 pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
     match operation {
         Operation::Tcp(addresses) => addresses.iter().map(|a| tcp(*a)).collect(),
         Operation::Udp(addresses) => addresses.iter().map(|a| udp(*a)).collect(),
-        Operation::TcpFromGrandchild(addresses) => {
-            super::attempt::in_grandchild(|| addresses.iter().map(|a| tcp(*a)).collect())
-        }
+        Operation::TcpFromGrandchild(addresses) => in_grandchild(|| addresses.iter().map(|a| tcp(*a)).collect()),
         Operation::Icmp(address) => vec![icmp(*address)],
         Operation::ControlPlane => control_plane(&run.control_plane_ports),
         Operation::ControlPlaneDatagram => {
             run.control_plane_ports.iter().map(|port| udp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))).collect()
         }
-        Operation::Proxy(request) => run.proxy.map(|p| ask_proxy(SocketAddr::V4(p), request)).into_iter().collect(),
+        Operation::Proxy(request) => run.proxy.map(|proxy| ask_proxy(proxy, request)).into_iter().collect(),
+        Operation::ProxyProcess => proxy_process(run),
         Operation::LoopbackServer => vec![loopback_server()],
+        Operation::HeaderOption => vec![header_option()],
+        Operation::AbstractSocket => vec![abstract_socket(&run.outside_socket)],
+        Operation::Nftables => vec![nftables_change()],
     }
 }
 
@@ -73,24 +88,27 @@ fn connect_to(fd: &impl AsRawFd, address: SocketAddr) -> Result<(), Errno> {
     }
 }
 
+/// The wall's own answer is a reset. Any other errno that comes after the call itself was sent by someone whom the packet
+/// reached, "no route" from the next hop included.
 fn tcp(address: SocketAddr) -> String {
     let outcome = (|| {
         let fd = open(address, SockType::Stream, None)?;
         match connect_to(&fd, address) {
             Err(Errno::EINPROGRESS) => {}
-            outcome => return outcome,
+            outcome => return Ok(errno_of(outcome)),
         }
         let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
-        let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::ZERO);
+        let patience = PollTimeout::try_from(REFUSAL).unwrap_or(PollTimeout::ZERO);
         if poll(&mut fds, patience)? == 0 {
             return Err(Errno::ETIMEDOUT);
         }
-        match getsockopt(&fd, sockopt::SocketError)? {
-            0 => Ok(()),
-            errno => Err(Errno::from_raw(errno)),
-        }
+        Ok(match getsockopt(&fd, sockopt::SocketError)? {
+            0 => "ok".into(),
+            libc::ECONNREFUSED => name_of(Errno::ECONNREFUSED),
+            errno => format!("{:?} from outside", Errno::from_raw(errno)),
+        })
     })();
-    errno_of(outcome)
+    outcome.unwrap_or_else(name_of)
 }
 
 fn udp(address: SocketAddr) -> String {
@@ -122,18 +140,60 @@ fn control_plane(ports: &[u16]) -> Vec<String> {
 /// A globally routed address; with a hop limit of 1 nothing gets there.
 const OUTSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(1, 2, 3, 4));
 
-fn ask_proxy(proxy: SocketAddr, request: &str) -> String {
+fn ask_proxy(proxy: SocketAddrV4, request: &str) -> String {
     let outcome = (|| -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&proxy, PATIENCE)?;
+        let mut stream = TcpStream::connect_timeout(&SocketAddr::V4(proxy), PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(request.as_bytes())?;
+        stream.write_all(request.replace("{proxy}", &proxy.to_string()).as_bytes())?;
         let mut head = [0; 512];
         let length = stream.read(&mut head)?;
         let line = String::from_utf8_lossy(&head[..length]);
         Ok(line.split(' ').nth(1).unwrap_or("no status").to_owned())
     })();
-    outcome.unwrap_or_else(|e| e.to_string())
+    outcome.unwrap_or_else(|e| said(&e))
 }
+
+/// The errno's name; the text of an error that has none.
+fn said(error: &std::io::Error) -> String {
+    error.raw_os_error().map_or_else(|| error.to_string(), |errno| format!("{:?}", Errno::from_raw(errno)))
+}
+
+/// The proxy reads what hostile processes send: its process must have nothing that they could take over. By the time it
+/// answers, it has given up what it gives up.
+fn proxy_process(run: &Surroundings) -> Vec<String> {
+    let (Some(proxy), Some(pid)) = (run.proxy, run.proxy_process) else { return Vec::new() };
+    let answered = ask_proxy(proxy, NO_REQUEST);
+    let status = match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => status,
+        // Where /proc is mounted with hidepid, other users' processes are not to be seen.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EPERM | libc::EACCES)) => {
+            return vec![format!("{answered} by a hidden process")];
+        }
+        Err(error) => return vec![said(&error)],
+    };
+    let field = |name: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_default().split_ascii_whitespace().collect()
+    };
+    let own =
+        |id: &&str| id.parse().is_ok_and(|id: u32| id != 0 && run.ids.is_none_or(|(uid, gid)| id != uid && id != gid));
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
+    let fault = if !["Uid", "Gid"].iter().all(|name| field(name).len() == 4 && field(name).iter().all(own)) {
+        format!("uid {:?} gid {:?}", field("Uid"), field("Gid"))
+    } else if !field("Groups").is_empty() {
+        format!("groups {:?}", field("Groups"))
+    } else if let Some(set) = sets.iter().find(|set| field(set).concat().bytes().any(|digit| digit != b'0')) {
+        format!("{set} {:?}", field(set))
+    } else if field("NoNewPrivs") != ["1"] || field("Seccomp") != ["2"] {
+        format!("no_new_privs {:?} seccomp {:?}", field("NoNewPrivs"), field("Seccomp"))
+    } else {
+        format!("{answered} by a confined process")
+    };
+    vec![fault]
+}
+
+/// What is no request of any proxy: the answer is 400, without a look at any list.
+const NO_REQUEST: &str = "\r\n\r\nHELLO\r\n\r\n";
 
 fn loopback_server() -> String {
     let outcome = (|| -> std::io::Result<()> {
@@ -144,21 +204,37 @@ fn loopback_server() -> String {
         accepted.set_read_timeout(Some(PATIENCE))?;
         accepted.read_exact(&mut [0])
     })();
-    outcome.map_or_else(|e| e.to_string(), |()| "ok".into())
+    outcome.map_or_else(|e| said(&e), |()| "ok".into())
 }
 
-/// Connects to the abstract socket that the stage has put up.
-pub fn abstract_socket() -> String {
+/// Four octets of "no operation" (RFC 791): the mildest option, and as long a header as any.
+fn header_option() -> String {
+    const NO_OPERATION: [u8; 4] = [1; 4];
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, DISCARD));
+    let outcome = (|| {
+        let fd = open(address, SockType::Datagram, None)?;
+        sys::set_ip_options(fd.as_fd(), &NO_OPERATION)?;
+        connect_to(&fd, address)?;
+        send(fd.as_raw_fd(), b"\0", MsgFlags::empty())
+    })();
+    errno_of(outcome)
+}
+
+/// The discard service (RFC 863).
+const DISCARD: u16 = 9;
+
+/// The stage has put the socket up.
+fn abstract_socket(name: &str) -> String {
     let outcome = (|| {
         let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(super::arena::OUTSIDE)?)
+        connect(fd.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)
     })();
     errno_of(outcome)
 }
 
 /// Opens a batch of nftables changes: the kernel answers EPERM to it already without NET_ADMIN, and a batch that is never
 /// closed changes nothing.
-pub fn nftables_change() -> String {
+fn nftables_change() -> String {
     const BATCH_BEGIN: u16 = 0x10;
     const REQUEST_AND_ACKNOWLEDGE: u16 = 0x5;
     const SUBSYSTEM_NFTABLES: u16 = 10;

@@ -1,9 +1,13 @@
 //! A probe as data (`probes/*.toml`), and the judgement of what was seen.
 
-use super::Surroundings;
+use super::operation::Operation;
+use super::{Surroundings, network};
 use crate::ledger::record::Probe;
-use crate::policy::{Axis, Posture};
+use crate::plan::rung::Restriction;
+use crate::policy::Axis;
 use serde::Deserialize;
+use std::fmt;
+use std::net::SocketAddr;
 
 /// The class of a probe (paper, Appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -17,43 +21,51 @@ pub enum Class {
     Enablement,
 }
 
-/// What a probe needs beside its axis's posture.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Direct => "direct",
+            Class::Adversarial => "adversarial",
+            Class::Enablement => "enablement",
+        })
+    }
+}
+
+/// What a probe needs beside a restriction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Needs {
-    /// A proxy.
-    Proxy,
-    /// Control-plane ports.
-    ControlPlane,
     /// Landlock's scopes.
     Scopes,
     /// All of loopback open to the command.
-    Loopback,
-    /// Set-id bits void on every mount.
-    Nosuid,
+    OpenLoopback,
+    /// Loopback not, or not all of it, open to the command.
+    ClosedLoopback,
     /// Something masked.
     Masks,
+    /// A HOME that is the run's to provide.
+    Home,
     /// Account files of the image.
     Accounts,
+    /// A session keyring of the caller's.
+    Keyring,
 }
 
 /// One probe.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// Its name in records and messages.
+    /// Its name in records and messages: axis, class, subject.
     pub id: String,
-    /// The axis that it tries.
-    pub axis: Axis,
+    /// What it shows to hold; it is tried where any of these is in force. The first one's axis is the probe's.
+    pub restrictions: Vec<Restriction>,
     /// Its class.
     pub class: Class,
-    /// The lowest posture of the axis at which it applies.
-    pub from: Posture,
     /// What else must be in force.
     #[serde(default)]
     pub needs: Vec<Needs>,
     /// What is tried.
-    pub operation: super::attempt::Operation,
+    pub operation: Operation,
     /// What may be seen.
     pub expect: Vec<String>,
     /// Why it is there.
@@ -85,8 +97,30 @@ pub fn built_in() -> Result<Vec<Spec>, String> {
 impl Spec {
     /// Whether the probe applies to a run.
     pub fn applies(&self, run: &Surroundings) -> bool {
-        let posture = run.postures.get(self.axis.name()).copied().unwrap_or(Posture::Open);
-        posture >= self.from && self.needs.iter().all(|need| need.is_met(run))
+        self.restrictions.iter().any(|r| run.restrictions.contains(r)) && self.needs.iter().all(|need| need.is_met(run))
+    }
+
+    /// The axis that it tries.
+    pub fn axis(&self) -> Axis {
+        self.restrictions.first().map_or(Axis::Privilege, |restriction| restriction.axis())
+    }
+
+    /// Where it connects to by TCP, past the proxy.
+    pub fn connects(&self) -> Vec<SocketAddr> {
+        use network::Operation::{Tcp, TcpFromGrandchild};
+        match &self.operation {
+            Operation::Network(Tcp(addresses) | TcpFromGrandchild(addresses)) => addresses.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether what was seen is a refusal of the proxy's, which it must have reported.
+    pub fn is_refused_by_proxy(&self, seen: &str) -> bool {
+        let asks = matches!(
+            &self.operation,
+            Operation::Network(network::Operation::Proxy(_) | network::Operation::ProxyProcess)
+        );
+        asks && ["400", "403"].iter().any(|status| seen.starts_with(status))
     }
 
     /// Holds what was seen against what may be seen.
@@ -103,8 +137,8 @@ impl Spec {
         };
         Probe {
             id: self.id.clone(),
-            axis: self.axis,
-            class: format!("{:?}", self.class).to_lowercase(),
+            axis: self.axis(),
+            class: self.class.to_string(),
             expected: self.expect.join(" or "),
             // A probe that saw nothing has tried nothing.
             passed: !seen.is_empty() && seen.iter().all(allowed),
@@ -116,13 +150,13 @@ impl Spec {
 impl Needs {
     fn is_met(self, run: &Surroundings) -> bool {
         match self {
-            Needs::Proxy => run.egress_proxy,
-            Needs::ControlPlane => !run.control_plane_ports.is_empty(),
             Needs::Scopes => run.scopes,
-            Needs::Loopback => run.loopback_open,
-            Needs::Nosuid => run.nosuid,
+            Needs::OpenLoopback => run.loopback_open,
+            Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),
+            Needs::Home => run.home.is_some(),
             Needs::Accounts => !run.overlays.is_empty(),
+            Needs::Keyring => run.keyring != 0,
         }
     }
 }
@@ -130,24 +164,35 @@ impl Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_built_in_probes_are_well_formed() {
         let all = built_in().unwrap();
         let ids: BTreeSet<_> = all.iter().map(|s| &s.id).collect();
         assert_eq!(ids.len(), all.len(), "ids are unique");
-        assert!(all.iter().all(|s| !s.expect.is_empty() && s.why.len() > 20));
-        let postures = BTreeMap::from(Axis::ALL.map(|a| (a.name(), Posture::Locked)));
-        let run = Surroundings { postures, ..Surroundings::default() };
-        for axis in Axis::ALL {
+        for spec in &all {
+            assert!(spec.id.starts_with(&format!("{}.{}.", spec.axis(), spec.class)), "{}", spec.id);
+            assert!(!spec.restrictions.is_empty() && !spec.expect.is_empty() && spec.why.len() > 20, "{}", spec.id);
+        }
+    }
+
+    #[test]
+    fn each_restriction_has_a_probe_of_each_class() {
+        let all = built_in().unwrap();
+        for restriction in Restriction::ALL {
             for class in [Class::Direct, Class::Adversarial, Class::Enablement] {
-                assert!(
-                    all.iter().any(|s| s.axis == axis && s.class == class && s.from <= Posture::Restricted),
-                    "{axis} {class:?}"
-                );
+                let has = all.iter().any(|s| s.restrictions.contains(&restriction) && s.class == class);
+                assert!(has, "{restriction}: no {class} probe");
             }
         }
+    }
+
+    #[test]
+    fn only_what_is_in_force_is_tried() {
+        let all = built_in().unwrap();
+        assert!(!all.iter().any(|s| s.applies(&Surroundings::default())));
+        let run = Surroundings { restrictions: Restriction::ALL.into(), ..Surroundings::default() };
         assert!(all.iter().any(|s| s.applies(&run)));
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A pair of connected AF_UNIX SOCK_SEQPACKET sockets: each report is one message, a JSON object with a number that
 //! rises by one; each acknowledgement is one message of 8 bytes, that number in network order. Many may be under way.
-//! The number 0, which no report has, asks the proxy to report what it has left and to end.
+//! Three numbers that no report has are orders: 0 asks the proxy to report what it has left and to end, and the two
+//! highest ask it to admit nothing new, and to go on.
 //! The proxy is the less trusted side: the supervisor takes nothing from it but the fields of a report.
 
 use super::record::{Recorder, Unrecorded};
@@ -32,8 +33,12 @@ const DRAIN_LIMIT: usize = 256;
 /// Most refusals that one record may stand for; the proxy folds those of 100 ms.
 const COUNT_LIMIT: u64 = 1 << 20;
 
-/// The number that acknowledges no report.
+/// Report what is left, and end.
 const END: u64 = 0;
+/// Admit nothing new.
+const HOLD: u64 = u64::MAX;
+/// Go on.
+const RELEASE: u64 = u64::MAX - 1;
 
 /// What the proxy reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,6 +76,10 @@ pub struct ChannelRecorder {
     idle: Notify,
     /// Tells that the supervisor has sent [`END`].
     asked: Notify,
+    /// Whether [`HOLD`] came last of the two.
+    held: Cell<bool>,
+    /// Tells everyone who waits that [`RELEASE`] has come.
+    released: Notify,
     /// How long an acknowledgement is waited for.
     patience: Duration,
 }
@@ -90,6 +99,8 @@ impl ChannelRecorder {
             waiting: RefCell::new(HashMap::new()),
             idle: Notify::new(),
             asked: Notify::new(),
+            held: Cell::new(false),
+            released: Notify::new(),
             patience: ACKNOWLEDGE_LIMIT,
         }
     }
@@ -131,6 +142,9 @@ impl ChannelRecorder {
 
 impl Recorder for ChannelRecorder {
     async fn denial(&self, denial: Denial) -> Result<(), Unrecorded> {
+        if crate::mutation::left_out("proxy-reports") {
+            return Ok(());
+        }
         self.report(Report::Denial(denial)).await
     }
 
@@ -148,12 +162,19 @@ impl Recorder for ChannelRecorder {
             match socket.recv(&mut number).await.map_err(failure("recv")) {
                 Ok(8) => {
                     let id = number.first_chunk().map_or(END, |n| u64::from_be_bytes(*n));
-                    if id == END {
-                        self.asked.notify_one();
-                    }
-                    if let Some(waiting) = self.no_longer_waiting(id) {
-                        // Who waited may have gone with its connection; the record stands all the same.
-                        waiting.send(()).ok();
+                    match id {
+                        END => self.asked.notify_one(),
+                        HOLD => self.held.set(true),
+                        RELEASE => {
+                            self.held.set(false);
+                            self.released.notify_waiters();
+                        }
+                        report => {
+                            if let Some(waiting) = self.no_longer_waiting(report) {
+                                // Who waited may have gone with its connection; the record stands all the same.
+                                waiting.send(()).ok();
+                            }
+                        }
                     }
                 }
                 Ok(_) => return Unrecorded::Closed,
@@ -164,6 +185,12 @@ impl Recorder for ChannelRecorder {
 
     async fn asked_to_end(&self) {
         self.asked.notified().await;
+    }
+
+    async fn free_to_admit(&self) {
+        while self.held.get() {
+            self.released.notified().await;
+        }
     }
 
     async fn settled(&self) {
@@ -265,6 +292,11 @@ impl ReportReceiver {
     /// [`ReportReceiver::acknowledge`].
     pub fn ask_to_end(&self) -> io::Result<()> {
         self.tell(END)
+    }
+
+    /// Asks the proxy to admit nothing new, or to go on. Errors: as [`ReportReceiver::acknowledge`].
+    pub fn hold(&self, held: bool) -> io::Result<()> {
+        self.tell(if held { HOLD } else { RELEASE })
     }
 
     fn tell(&self, id: u64) -> io::Result<()> {

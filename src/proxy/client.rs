@@ -182,7 +182,10 @@ async fn admit<R: Recorder>(
     authority: Authority,
 ) -> Result<Result<Permit, u16>, Unrecorded> {
     match core.judge.judge(&authority).await {
-        Judgement::Permitted(permit) => Ok(Ok(permit)),
+        Judgement::Permitted(permit) => {
+            core.recorder.free_to_admit().await;
+            Ok(Ok(permit))
+        }
         Judgement::Refused(refusal) => {
             let denial = record::refused(method, &authority, &refusal);
             core.recorder.denial(denial).await?;

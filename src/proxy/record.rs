@@ -52,6 +52,9 @@ pub trait Recorder: 'static {
     /// Waits until the proxy is asked to say what it has left to say, and to end.
     fn asked_to_end(&self) -> impl Future<Output = ()>;
 
+    /// Waits while nothing new may be admitted: the ledger can't be written, and the run goes on all the same.
+    fn free_to_admit(&self) -> impl Future<Output = ()>;
+
     /// Waits until everything that was given to be written is safe.
     fn settled(&self) -> impl Future<Output = ()>;
 }

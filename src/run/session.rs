@@ -1,6 +1,6 @@
 //! What a run holds from its ledger's opening to its seal, and the two ways out: the seal and the failure.
 
-use crate::error::Error;
+use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
 use crate::install::{InstallError, Installation, Invocation};
@@ -8,7 +8,8 @@ use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Start}
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
-use crate::stage::{Ended, Notice, Order};
+use crate::probe::evidence::Heard;
+use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
 use crate::supervise::{AbortCause, Watchman};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -114,26 +115,30 @@ impl Session {
         Ok(self.watchman.await_notice(&mut self.installation, &mut self.ledger, patience, wanted)?)
     }
 
-    /// Sees that the firewall's log told of what the probes had refused; from here on what it tells is recorded.
-    pub fn begin_recording(&mut self) -> Result<(), Error> {
-        self.installation.evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
-        let counters = match &self.installation.wall {
+    /// What the enforcing parts have told of what the probes had refused; from here on what they tell is recorded.
+    pub fn begin_recording(&mut self) -> Result<Heard, Error> {
+        let Installation { evidence, wall, .. } = &mut self.installation;
+        evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
+        let counters = match wall {
             Some(wall) => wall.counters().map_err(AbortCause::from)?,
             None => Vec::new(),
         };
         let refused: u64 = counters.iter().map(|c| c.packets).sum();
-        let told: u64 = self.installation.evidence.logged().values().sum();
-        if self.installation.wall.is_some() && (refused == 0 || told != refused) {
-            return Err(Error::NoEvidence { refused, told });
-        }
-        self.installation.evidence.begin(&counters);
-        Ok(())
+        let told: u64 = evidence.logged().values().sum();
+        let heard = Heard {
+            firewall: evidence.log().map(|_| (refused, told)),
+            connects: evidence.connects().clone(),
+            proxy: evidence.reports().map(|_| evidence.reported()),
+        };
+        evidence.begin(&counters);
+        Ok(heard)
     }
 
-    /// The command has been started.
-    pub fn command_runs(&mut self) {
+    /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.
+    pub fn command_runs(&mut self) -> Result<(), Error> {
         self.started = true;
         self.watchman.command_runs();
+        release_input_and_output().map(drop).map_err(call("dup2"))
     }
 
     /// The command has ended.

@@ -61,6 +61,14 @@ pub fn end_strays(identity: Option<&Identity>, spared: &[Pid], patience: Duratio
     }
 }
 
+/// One KILL to each process below the stage, at once and without a look at what became of it: where egress is open, every
+/// moment counts. The stage ends what is left.
+pub fn strike(stage: Pid, identity: Option<&Identity>) {
+    if !identity.is_some_and(|identity| identity.dedicated && signal_uid(identity)) {
+        processes::descendants(&processes::all(), stage, &[]).iter().for_each(|p| signal(p.pid, Signal::SIGKILL));
+    }
+}
+
 /// KILL to all, faster than any of them forks: the whole uid in one call where it is the run's own; else, or where there is
 /// no room for another process, after all have been stopped, for a stopped process forks no more and keeps its place.
 pub fn kill_at_once(identity: Option<&Identity>, spared: &[Pid]) {

@@ -109,6 +109,7 @@ impl Watchman {
             }
             if ledger.is_losing() {
                 ledger.retry();
+                installation.evidence.hold_egress_while_losing(ledger)?;
             }
             if self.signals.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(AbortCause::AskedToEnd);
@@ -253,7 +254,10 @@ fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
     }
     match wall.is_intact()? {
         Integrity::Intact => Ok(()),
-        Integrity::Altered(difference) => Err(AbortCause::WallAltered(difference)),
+        Integrity::Altered(difference) => {
+            installation.strike();
+            Err(AbortCause::WallAltered(difference))
+        }
     }
 }
 

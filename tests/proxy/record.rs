@@ -146,6 +146,45 @@ fn a_proxy_that_is_asked_to_end_reports_what_it_has_folded_and_ends_well() {
     assert!(matches!(ended.join().unwrap(), Ok(())));
 }
 
+/// While the ledger can't be written, what is refused is refused, and what is admitted waits.
+#[test]
+fn nothing_new_is_admitted_while_it_is_held() {
+    let origin = Origin::plain();
+    let (recorder, mut receiver) = channel::pair().unwrap();
+    let resolver = Resolver::start(|_, _, _| addrs(&["127.0.0.1"]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = listener.local_addr().unwrap();
+    let spec = spec(&[format!("allowed.test:{}", origin.port)], &resolver, limits());
+    let _ended = std::thread::spawn(move || run(listener, spec, recorder));
+
+    receiver.hold(true).unwrap();
+    let ask = |url: String| {
+        let mut client = TcpStream::connect(proxy).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(client, "GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    };
+    let mut admitted = ask(format!("http://allowed.test:{}/", origin.port));
+    // A refusal that comes later is answered first.
+    let mut refused = ask("http://evil.test/".to_owned());
+    let mut waiting = [nix::poll::PollFd::new(receiver.as_fd(), nix::poll::PollFlags::POLLIN)];
+    assert_eq!(nix::poll::poll(&mut waiting, 20_000_u16).unwrap(), 1);
+    let (id, _) = receiver.drain().unwrap().reports.pop().unwrap();
+    receiver.acknowledge(id).unwrap();
+    let mut answer = String::new();
+    refused.read_to_string(&mut answer).unwrap();
+    assert_eq!(status(&answer), 403);
+    admitted.set_nonblocking(true).unwrap();
+    assert_eq!(admitted.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(origin.seen().is_empty());
+
+    receiver.hold(false).unwrap();
+    admitted.set_nonblocking(false).unwrap();
+    answer.clear();
+    admitted.read_to_string(&mut answer).unwrap();
+    assert_eq!(status(&answer), 200);
+}
+
 #[test]
 fn only_a_loopback_listener_is_served() {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();

@@ -94,6 +94,8 @@ impl Recorder for Records {
         std::future::pending().await
     }
 
+    async fn free_to_admit(&self) {}
+
     async fn settled(&self) {}
 }
 

@@ -3,7 +3,7 @@
 use crate::address::{BOX4, BOX6, GATEWAY4, GATEWAY6};
 use crate::capture::{Capture, Packet};
 use crate::error::Error;
-use crate::image::{self, Image};
+use crate::image::{self, Image, Names};
 use crate::namespace::Namespace;
 use crate::network;
 use nix::sys::signal::{Signal, kill};
@@ -51,7 +51,7 @@ impl World {
         network::assert_closed(&inside, &outside)?;
         let capture = Capture::start(&outside)?;
         let repository = repository();
-        let layers = inside.run(move || image::enter(image, &repository))?;
+        let layers = inside.run(move || image::enter(image, &repository, Names::World))?;
         let world = World { capture, inside, outside, layers };
         world.settle();
         Ok(world)
@@ -266,7 +266,7 @@ fn processes_in(namespaces: &[u64]) -> Vec<u32> {
         .collect()
 }
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").to_owned()
 }
 

@@ -22,6 +22,15 @@ pub enum Image {
     Empty,
 }
 
+/// Who resolves the names of the box.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Names {
+    /// The world's resolver alone.
+    World,
+    /// The machine's resolvers and its hosts file.
+    Machine,
+}
+
 /// Where the layers are put together; any directory that every machine has does.
 const BENCH: &str = "/mnt";
 /// The directories that the box has besides the machine's own.
@@ -49,7 +58,7 @@ const TREES: [&str; 17] = [
 /// directory that must be there under its own path (the repository), whatever file system it is on. The answer is the
 /// in-memory directory that holds the layers: it is mounted nowhere in the box, where it would be a way past
 /// read-only mounts.
-pub(crate) fn enter(image: Image, expose: &Path) -> Result<File, Error> {
+pub(crate) fn enter(image: Image, expose: &Path, names: Names) -> Result<File, Error> {
     unshare(CloneFlags::CLONE_NEWNS).doing("unshare(CLONE_NEWNS)")?;
     attach("none", "/", None, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None)?;
     attach("tmpfs", BENCH, Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))?;
@@ -72,7 +81,7 @@ pub(crate) fn enter(image: Image, expose: &Path) -> Result<File, Error> {
     }
     furnish(&root)?;
     if image == Image::Machine {
-        name_service(&root)?;
+        name_service(&root, names)?;
         expose_directory(&root, expose)?;
     }
     let layers = File::open(bench).doing("open the layers")?;
@@ -124,13 +133,19 @@ fn furnish(root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Names are resolved by the world's resolver alone.
-fn name_service(root: &Path) -> Result<(), Error> {
+fn name_service(root: &Path, names: Names) -> Result<(), Error> {
     let own = fs::read_to_string("/proc/sys/kernel/hostname").doing("read the host's name")?;
-    for (file, text) in [
-        ("etc/resolv.conf", format!("nameserver {RESOLVER4}\noptions timeout:2 attempts:1\n")),
-        ("etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {own}")),
-    ] {
+    let texts = match names {
+        Names::World => [
+            format!("nameserver {RESOLVER4}\noptions timeout:2 attempts:1\n"),
+            format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {own}"),
+        ],
+        Names::Machine => [
+            fs::read_to_string("/etc/resolv.conf").doing("read /etc/resolv.conf")?,
+            fs::read_to_string("/etc/hosts").doing("read /etc/hosts")?,
+        ],
+    };
+    for (file, text) in ["etc/resolv.conf", "etc/hosts"].into_iter().zip(texts) {
         let path = root.join(file);
         // On many machines the file is a link into /run.
         match fs::remove_file(&path) {

@@ -29,13 +29,24 @@ impl Namespace {
     /// # Errors
     /// `unshare(CLONE_NEWNET)` or a thread failed.
     pub fn new(name: &str) -> Result<Namespace, Error> {
+        Namespace::start(name, || unshare(CloneFlags::CLONE_NEWNET).doing("unshare(CLONE_NEWNET)"))
+    }
+
+    /// The machine's own network namespace, with a thread for it.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub(crate) fn of_machine(name: &str) -> Result<Namespace, Error> {
+        Namespace::start(name, || Ok(()))
+    }
+
+    fn start(name: &str, enter: impl FnOnce() -> Result<(), Error> + Send + 'static) -> Result<Namespace, Error> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (ready, made) = mpsc::channel();
         let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                let entered = unshare(CloneFlags::CLONE_NEWNET)
-                    .doing("unshare(CLONE_NEWNET)")
+                let entered = enter()
                     .and_then(|()| File::open("/proc/thread-self/ns/net").doing("open /proc/thread-self/ns/net"));
                 let stays = entered.is_ok();
                 if ready.send(entered).is_ok() && stays {

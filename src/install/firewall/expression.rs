@@ -3,6 +3,7 @@
 //!
 //! What netlink-packet-netfilter has no type for (counter, ct, log, reject) is spelled here attribute by attribute.
 
+use crate::mutation;
 use ipnet::IpNet;
 use netlink_packet_core::DefaultNla;
 use netlink_packet_netfilter::nftables::{
@@ -124,6 +125,9 @@ impl Rule {
     /// `counter log group GROUP prefix "RUN RULE" snaplen 128`.
     pub(super) fn recorded(mut self, run: &str, rule: &str, group: u16) -> Rule {
         self.push(other("counter", Vec::new()));
+        if mutation::left_out("firewall-log") {
+            return self;
+        }
         let mut prefix = format!("{run} {rule}").into_bytes();
         prefix.push(0);
         self.push(other(

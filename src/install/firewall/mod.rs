@@ -22,6 +22,7 @@ pub use stale::{StaleTable, remove_table, stale_tables};
 pub use support::{Support, probe_support};
 pub use watch::Watch;
 
+use crate::mutation::{self, READ_BACK};
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_EXCL};
 use netlink_packet_netfilter::nftables::{
@@ -247,6 +248,17 @@ impl Wall {
         }
     }
 
+    /// Removes the table, unless someone else has removed it.
+    ///
+    /// # Errors
+    /// [`FirewallError::Refused`].
+    pub fn remove_if_there(self) -> Result<(), FirewallError> {
+        match self.remove() {
+            Err(FirewallError::Refused { source, .. }) if source.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Removes the table.
     ///
     /// # Errors
@@ -276,7 +288,8 @@ fn parts(ruleset: &rules::Ruleset) -> Vec<channel::Part> {
         NfTablesMessage::NewTable(TableMessage { attributes: vec![TableAttribute::Name(table.clone())] }),
         NLM_F_EXCL,
     )];
-    for chain in &ruleset.chains {
+    let sent = || ruleset.chains.iter().filter(|c| !READ_BACK.contains(&c.name) || !mutation::left_out(c.name));
+    for chain in sent() {
         let mut attributes = vec![ChainAttribute::Table(table.clone()), ChainAttribute::Name(chain.name.to_owned())];
         if let Some(hooked) = chain.hooked {
             attributes.push(ChainAttribute::Hook(vec![
@@ -289,7 +302,7 @@ fn parts(ruleset: &rules::Ruleset) -> Vec<channel::Part> {
         let message = NfTablesMessage::NewChain(ChainMessage { attributes });
         parts.push(channel::Part::create(format!("chain {}", chain.name), message, NLM_F_EXCL));
     }
-    for chain in &ruleset.chains {
+    for chain in sent() {
         for (number, rule) in chain.rules.iter().enumerate() {
             let attributes = vec![
                 RuleAttribute::Table(table.clone()),

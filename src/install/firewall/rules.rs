@@ -58,6 +58,7 @@
 
 use super::expression::{Rule, Side, host};
 use super::{Egress, Loopback, WallSpec};
+use crate::mutation;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_netfilter::nftables::{MetaKey, Operator};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -126,7 +127,7 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
         ("late", libc::NF_INET_LOCAL_OUT, LATE, "judge"),
         ("exit", libc::NF_INET_POST_ROUTING, LATE, "leaving"),
     ] {
-        if restricted || to == "judge" {
+        if (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
             let rules = vec![Rule::any().opened_by(spec.uid).jump(to)];
             let hooked = Some(Hooked { hook: hook as u32, priority });
             chains.push(Chain { name, hooked, rules });
@@ -168,7 +169,9 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     }
     // A source route names further hops behind the destination that is judged here. The IPv4 header's length in
     // words is 5 without options.
-    rules.push(Rule::any().header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5).goto(DEFAULT_DENY));
+    if !mutation::left_out("header-options") {
+        rules.push(Rule::any().header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5).goto(DEFAULT_DENY));
+    }
     for extension in EXTENSION_HEADERS {
         let rule = Rule::any().header_byte(libc::NFPROTO_IPV6, 6, 0xff, Operator::Equal, extension);
         rules.push(rule.goto(DEFAULT_DENY));
@@ -177,8 +180,10 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
         let rule = Rule::any().address(Side::Destination, host((*proxy.ip()).into()));
         rules.push(rule.protocol(libc::IPPROTO_TCP as u8).port(proxy.port()).accept());
     }
-    rules.extend(with_ports("dns-ports"));
-    rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));
+    if !mutation::left_out("dns") {
+        rules.extend(with_ports("dns-ports"));
+        rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));
+    }
     rules.extend(spec.metadata.iter().map(|net| to(net, METADATA)));
     rules.push(Rule::any().meta(MetaKey::Oif, &LO.to_ne_bytes()).jump("from-own"));
     rules.extend(spec.private.iter().map(|net| to(net, PRIVATE_RANGE)));

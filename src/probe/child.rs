@@ -1,0 +1,109 @@
+//! Processes that a probe starts, and the words in which probes say what they saw.
+
+use crate::sys::{self, Fork};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::libc;
+use nix::sys::wait::{WaitStatus, waitpid};
+use std::ffi::CString;
+use std::io::{Read, Write};
+
+/// `ok`, or the errno's name.
+pub fn errno_of<T>(outcome: Result<T, Errno>) -> String {
+    outcome.map_or_else(name_of, |_| "ok".into())
+}
+
+/// The errno's name.
+pub fn name_of(errno: Errno) -> String {
+    format!("{errno:?}")
+}
+
+/// The errno behind an I/O error.
+pub fn of_io(error: &std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// The same as [`errno_of`] for calls of the standard library.
+pub fn io_outcome<T>(outcome: std::io::Result<T>) -> String {
+    errno_of(outcome.map_err(|e| of_io(&e)))
+}
+
+/// Tries a system call by number.
+pub fn attempt(call: libc::c_long, arguments: [u64; 6]) -> String {
+    errno_of(sys::attempt(call, arguments))
+}
+
+/// Runs `work` in a child of its own and returns what it saw.
+pub fn in_child(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    let Ok((report, write)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else {
+        return vec!["no pipe".into()];
+    };
+    match sys::fork_single_threaded() {
+        Ok(Fork::Child) => {
+            let text = work().join("\n");
+            let done = std::fs::File::from(write).write_all(text.as_bytes());
+            sys::exit_now(i32::from(done.is_err()));
+        }
+        Ok(Fork::Parent(child)) => {
+            drop(write);
+            let mut text = String::new();
+            let read = std::fs::File::from(report).read_to_string(&mut text);
+            let ended = waitpid(child, None);
+            match (read, ended) {
+                (Ok(_), Ok(WaitStatus::Exited(_, 0))) => text.lines().map(str::to_owned).collect(),
+                (_, ended) => vec![format!("the child ended with {ended:?}")],
+            }
+        }
+        Err(errno) => vec![name_of(errno)],
+    }
+}
+
+/// The same two generations down, in a session of its own.
+pub fn in_grandchild(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    in_child(|| {
+        let session = nix::unistd::setsid();
+        if session.is_err() {
+            return vec![errno_of(session)];
+        }
+        in_child(work)
+    })
+}
+
+/// Executes a program of the bait, whose exit status tells what it gained. A refused exec gains nothing either.
+pub fn gained(path: &str) -> String {
+    match status_of(path) {
+        Ok(Ok(0)) | Ok(Err(Errno::EPERM)) => "nothing gained".into(),
+        Ok(Ok(bits)) => format!("status {bits}"),
+        Ok(Err(errno)) => name_of(errno),
+        Err(other) => other,
+    }
+}
+
+/// Executes an ordinary program of the bait.
+pub fn executed(path: &str) -> String {
+    match status_of(path) {
+        Ok(Ok(0)) => "ok".into(),
+        Ok(Ok(bits)) => format!("status {bits}"),
+        Ok(Err(errno)) => name_of(errno),
+        Err(other) => other,
+    }
+}
+
+/// The bits that the bait's programs set in their exit status stay below this; above it stands the errno of execve(2).
+const NOT_EXECUTED: i32 = 0x40;
+
+fn status_of(path: &str) -> Result<Result<i32, Errno>, String> {
+    let argv = [CString::new(path).unwrap_or_default()];
+    match sys::fork_single_threaded() {
+        Ok(Fork::Child) => {
+            let Err(errno) = nix::unistd::execve(&argv[0], &argv, &argv[..0]);
+            sys::exit_now(NOT_EXECUTED + errno as i32);
+        }
+        Ok(Fork::Parent(child)) => match waitpid(child, None) {
+            Ok(WaitStatus::Exited(_, status)) if status < NOT_EXECUTED => Ok(Ok(status)),
+            Ok(WaitStatus::Exited(_, status)) => Ok(Err(Errno::from_raw(status - NOT_EXECUTED))),
+            other => Err(format!("{other:?}")),
+        },
+        Err(errno) => Err(name_of(errno)),
+    }
+}

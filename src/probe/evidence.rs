@@ -1,0 +1,100 @@
+//! Whether what the other probes had refused was told to the supervisor: a refusal that nobody hears of is half a control.
+
+use super::spec::Spec;
+use crate::ledger::record::Probe;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// What is held against what was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Operation {
+    /// The firewall's log, against the firewall's counters.
+    FirewallLog,
+    /// The proxy's reports, against the refusals that the probes were answered with.
+    ProxyReports,
+}
+
+/// What was refused to the probes, and what was told of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Packets that the firewall refused, and packets that its log told of; `None` without a firewall.
+    pub firewall: Option<(u64, u64)>,
+    /// Where the TCP packets were to go that the log told of.
+    pub connects: BTreeSet<SocketAddr>,
+    /// Denials that the proxy reported; `None` without a proxy.
+    pub proxy: Option<u64>,
+}
+
+const ALL: &str = "all told";
+
+/// The outcome of all probes: of those of the confined child, `made`, in the light of what was told, and of the
+/// supervisor's own.
+pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
+    let all = super::spec::built_in()?;
+    let of = |probe: &Probe| all.iter().find(|spec| spec.id == probe.id);
+    let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
+    let mut judged: Vec<Probe> =
+        made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
+    for spec in &all {
+        let seen = match &spec.operation {
+            super::operation::Operation::Evidence(Operation::FirewallLog) => heard.firewall,
+            super::operation::Operation::Evidence(Operation::ProxyReports) => heard.proxy.map(|told| (by_proxy, told)),
+            _ => None,
+        };
+        judged.extend(seen.map(|(refused, told)| spec.judge(vec![compared(refused, told)])));
+    }
+    Ok(judged)
+}
+
+/// Nothing refused is as bad as nothing told: then nothing has been tried.
+fn compared(refused: u64, told: u64) -> String {
+    if refused > 0 && told == refused { ALL.into() } else { format!("{told} told of {refused} refused") }
+}
+
+/// A reset looks the same from whomever it comes, from the next hop too: only the wall's own is told by its log.
+fn attributed(heard: &Heard, spec: &Spec, probe: Probe) -> Probe {
+    const RESET: &str = "ECONNREFUSED";
+    let tried = spec.connects();
+    if !probe.passed || tried.is_empty() || !probe.seen.contains(RESET) {
+        return probe;
+    }
+    let told = tried.iter().filter(|address| heard.connects.contains(address)).count();
+    // Where some had no route, it is not known which had one.
+    let enough = if probe.seen == RESET { tried.len() } else { 1 };
+    if told >= enough {
+        return probe;
+    }
+    Probe { passed: false, seen: format!("{RESET} by another than the wall"), ..probe }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_refused_is_nothing_shown() {
+        assert_eq!(compared(3, 3), ALL);
+        for (refused, told) in [(0, 0), (3, 2), (3, 0), (2, 3)] {
+            assert_ne!(compared(refused, told), ALL);
+        }
+        let heard = Heard { firewall: Some((2, 2)), ..Heard::default() };
+        let judged = judge(&heard, Vec::new()).unwrap();
+        assert_eq!(judged.iter().map(|p| p.passed).collect::<Vec<_>>(), [true]);
+        assert!(judge(&Heard::default(), Vec::new()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_reset_that_the_wall_does_not_tell_of_is_no_refusal_of_its() {
+        let spec = super::super::spec::built_in().unwrap().into_iter().find(|s| s.id == "network.direct.tcp").unwrap();
+        let probe = |seen: &[&str]| spec.judge(seen.iter().map(|s| (*s).to_owned()).collect());
+        let heard =
+            |connects: &[SocketAddr]| Heard { connects: connects.iter().copied().collect(), ..Heard::default() };
+        let tried = spec.connects();
+        let passes = |connects: &[SocketAddr], seen: &[&str]| attributed(&heard(connects), &spec, probe(seen)).passed;
+        assert!(tried.len() == 2 && passes(&tried, &["ECONNREFUSED"]) && passes(&[], &["ENETUNREACH"]));
+        assert!(passes(&tried[..1], &["ECONNREFUSED", "ENETUNREACH"]));
+        assert!(!passes(&tried[..1], &["ECONNREFUSED"]) && !passes(&[], &["ECONNREFUSED", "ENETUNREACH"]));
+    }
+}
