@@ -1,6 +1,7 @@
 //! What this kernel and container offer: facts, found by trying, and no decisions.
 
 mod paths;
+mod sockets;
 pub mod survey;
 mod trial;
 
@@ -73,6 +74,8 @@ pub struct Facts {
     pub id_mapping: Option<IdMapping>,
     /// Other users' homes and the sockets of daemons that act for whoever reaches them, as far as they exist.
     pub private: Vec<PathBuf>,
+    /// The sockets of daemons that resolve names for whoever reaches them, as far as they exist.
+    pub resolvers: Vec<PathBuf>,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
 }
@@ -133,12 +136,14 @@ impl Facts {
             paths: BTreeMap::new(),
             id_mapping: None,
             private: Vec::new(),
+            resolvers: Vec::new(),
             executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
             identity,
         };
         facts.look_at_paths(policy)?;
         if let Some(identity) = &facts.identity {
             facts.private = private_paths(&facts.databases, identity);
+            facts.resolvers = sockets::resolvers();
         }
         Ok(facts)
     }
@@ -214,29 +219,6 @@ impl Facts {
     }
 }
 
-/// Sockets behind which a daemon acts with more power than its client (case N16).
-const CONTROL_SOCKETS: [&str; 10] = [
-    "/run/docker.sock",
-    "/run/containerd/containerd.sock",
-    "/run/crio/crio.sock",
-    "/run/podman/podman.sock",
-    "/run/buildkit/buildkitd.sock",
-    "/run/dbus/system_bus_socket",
-    "/run/systemd/private",
-    "/run/snapd.socket",
-    "/run/libvirt/libvirt-sock",
-    "/var/run/docker.sock",
-];
-
-fn private_paths(databases: &Databases, identity: &Identity) -> Vec<PathBuf> {
-    let sockets = CONTROL_SOCKETS.iter().map(PathBuf::from);
-    let others = databases.homes().into_iter().filter(|home| !identity.home.starts_with(home));
-    let mut private: Vec<PathBuf> = others.chain(sockets).filter_map(|path| path.canonicalize().ok()).collect();
-    private.sort();
-    private.dedup();
-    private
-}
-
 /// The paths that are the command's to work in, at every level that gives it an identity of its own: levels are nested,
 /// so what the stricter one lets be written must be writable under the milder one too.
 pub fn workspaces(policy: &Policy, home: &Path) -> Vec<PathBuf> {
@@ -244,6 +226,16 @@ pub fn workspaces(policy: &Policy, home: &Path) -> Vec<PathBuf> {
     let read_only: Vec<PathBuf> = policy.filesystem.read_only.iter().map(|p| p.resolve(home)).collect();
     let all = ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named);
     all.filter(|path| !read_only.contains(path)).collect()
+}
+
+/// The homes of others and the sockets of daemons that act for their clients.
+fn private_paths(databases: &Databases, identity: &Identity) -> Vec<PathBuf> {
+    let others = databases.homes().into_iter().filter(|home| !identity.home.starts_with(home));
+    let others = others.filter_map(|path| path.canonicalize().ok());
+    let mut private: Vec<PathBuf> = others.chain(sockets::control()).collect();
+    private.sort();
+    private.dedup();
+    private
 }
 
 /// The kernel's release, for records only: nothing is decided by it.

@@ -236,6 +236,10 @@ fn mount_plan(
         plan.masks
             .extend(facts.private.iter().filter(|path| !trees.writable.iter().any(|w| w.starts_with(path))).cloned());
     }
+    // Names leave the machine by whoever resolves them: an admitted one by the proxy, all others not at all.
+    if policy.network.posture > Posture::Open {
+        plan.masks.extend(facts.resolvers.iter().cloned());
+    }
     // What lies in a masked directory is not to be seen anyway, and could not be mounted over any more.
     outermost(&mut plan.masks);
     for path in &trees.read_only {

@@ -133,7 +133,11 @@ impl<'a> Loaded<'a> {
         }
         undo::put_back_for_the_dead(&self.busy)?;
         match &self.policy.privilege.user {
-            Some(user) => self.identity = Some(self.databases.named(&user.to_string())?),
+            Some(user) => {
+                let identity = self.databases.named(&user.to_string())?;
+                self.held.push(reserve::named_uid(identity.uid.as_raw())?);
+                self.identity = Some(identity);
+            }
             None => {
                 let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
                 self.held.push(held);

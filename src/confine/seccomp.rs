@@ -49,8 +49,12 @@ const MOUNTS: &[&str] = &[
     "setns",
 ];
 
-/// io_uring makes calls that no filter sees; clone3 hides its flags behind a pointer, and C libraries fall back to clone.
-const ABSENT: &[&str] = &["io_uring_setup", "io_uring_enter", "io_uring_register", "clone3"];
+/// What a kernel may be built without. io_uring makes calls that no filter sees; clone3 hides its flags behind a pointer,
+/// and C libraries fall back to clone. Keys are shared by all processes of a uid on the machine, containers or not, and a
+/// request for one that is missing starts a program of root's outside of the sandbox, to resolve a name for one
+/// (request-key(8), key type dns_resolver).
+const ABSENT: &[&str] =
+    &["io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "add_key", "request_key", "keyctl"];
 
 /// Socket families that the firewall can judge, or that reach nothing by themselves. All others pass netfilter by: vsock,
 /// packet, Bluetooth, CAN, TIPC, RDS, XDP and what is still to come (case N15).
@@ -104,10 +108,8 @@ pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterEr
         if !mutation::left_out("socket-families") {
             refuse_other_families(&mut filter)?;
         }
-        // The first subflow of a multipath connection is judged by the firewall; the kernel opens further ones by itself.
-        // The answer is that of a kernel without it, upon which programs take TCP.
         if !mutation::left_out("multipath") {
-            filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, REQUEST_MASK, libc::IPPROTO_MPTCP as u64)])?;
+            refuse_sockets_of_the_kernel(&mut filter)?;
         }
     }
     export(&filter.0)
@@ -211,6 +213,18 @@ fn refuse_other_families(filter: &mut Builder) -> Result<(), FilterError> {
     Ok(())
 }
 
+/// Sockets of the inet families for which the kernel opens others that have no file, so that the firewall sees no opener.
+fn refuse_sockets_of_the_kernel(filter: &mut Builder) -> Result<(), FilterError> {
+    // A protocol of IP is a number of one byte. Those above are the kernel's own: SMC over a TCP socket of its own, further
+    // subflows of MPTCP, QUIC. The answer is that of a kernel without them, upon which programs take TCP.
+    for bit in u8::BITS..u32::BITS {
+        filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, 1 << bit, 1 << bit)])?;
+    }
+    // An upper layer protocol may take the TCP socket away from its file (smc). The answer is that of a kernel without it.
+    let tcp = masked(1, REQUEST_MASK, libc::IPPROTO_TCP as u64);
+    filter.refuse("setsockopt", libc::ENOENT, &[tcp, masked(2, REQUEST_MASK, libc::TCP_ULP as u64)])
+}
+
 /// Families are compared one by one up to here, which is one less than a power of two.
 const AF_TRIED: i32 = 63;
 
@@ -228,6 +242,76 @@ fn export(context: &ScmpFilterContext) -> Result<Vec<u8>, FilterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a program of [`program`] answers to a call of the native entry: the classic BPF that libseccomp writes.
+    fn verdict(program: &[u8], call: libc::c_long, arguments: [u64; 6]) -> u32 {
+        const ARCH: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+        let mut data = Vec::new();
+        data.extend_from_slice(&(call as u32).to_ne_bytes());
+        data.extend_from_slice(&ARCH.to_ne_bytes());
+        data.extend_from_slice(&0u64.to_ne_bytes());
+        arguments.iter().for_each(|a| data.extend_from_slice(&a.to_ne_bytes()));
+        let (mut accumulator, mut at) = (0u32, 0);
+        loop {
+            let [c0, c1, jt, jf, k @ ..] = *program[at * 8..].first_chunk::<8>().expect("an instruction");
+            let k = u32::from_ne_bytes(k);
+            at += 1;
+            let jump = |taken: bool| usize::from(if taken { jt } else { jf });
+            match u16::from_ne_bytes([c0, c1]) {
+                0x20 => accumulator = u32::from_ne_bytes(*data[k as usize..].first_chunk().expect("a field")),
+                0x54 => accumulator &= k,
+                0x05 => at += k as usize,
+                0x15 => at += jump(accumulator == k),
+                0x25 => at += jump(accumulator > k),
+                0x35 => at += jump(accumulator >= k),
+                0x45 => at += jump(accumulator & k != 0),
+                0x06 => return k,
+                other => panic!("instruction {other:#x}"),
+            }
+        }
+    }
+
+    fn errno(number: i32) -> u32 {
+        libc::SECCOMP_RET_ERRNO | number as u32
+    }
+
+    #[test]
+    fn sockets_that_the_kernel_opens_by_itself_are_refused() {
+        const SMC: u64 = 256;
+        const QUIC: u64 = 261;
+        let full = program(Posture::Locked, Posture::Restricted).unwrap();
+        let open = program(Posture::Locked, Posture::Open).unwrap();
+        let socket = |program: &[u8], family: i32, protocol: u64| {
+            verdict(program, libc::SYS_socket, [family as u64, libc::SOCK_STREAM as u64, protocol, 0, 0, 0])
+        };
+        let high_bits = 0xdead_0000_0000;
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            for protocol in [0, 6, 17, 1, 58, 136, 255] {
+                assert_eq!(socket(&full, family, protocol), libc::SECCOMP_RET_ALLOW, "{family} {protocol}");
+            }
+            for protocol in [SMC, QUIC, libc::IPPROTO_MPTCP as u64, 1 << 31, high_bits | SMC] {
+                assert_eq!(socket(&full, family, protocol), errno(libc::EPROTONOSUPPORT), "{family} {protocol}");
+                assert_eq!(socket(&open, family, protocol), libc::SECCOMP_RET_ALLOW, "{family} {protocol}");
+            }
+        }
+        assert_eq!(socket(&full, libc::AF_NETLINK, libc::NETLINK_GENERIC as u64), libc::SECCOMP_RET_ALLOW);
+        let option = |level: u64, option: u64| verdict(&full, libc::SYS_setsockopt, [3, level, option, 0, 0, 0]);
+        let (tcp, ulp) = (libc::IPPROTO_TCP as u64, libc::TCP_ULP as u64);
+        assert_eq!(option(tcp, ulp), errno(libc::ENOENT));
+        assert_eq!(option(high_bits | tcp, high_bits | ulp), errno(libc::ENOENT));
+        assert_eq!(option(tcp, libc::TCP_NODELAY as u64), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(option(libc::SOL_SOCKET as u64, ulp), libc::SECCOMP_RET_ALLOW);
+    }
+
+    #[test]
+    fn keys_are_refused_where_privilege_is_locked() {
+        let locked = program(Posture::Locked, Posture::Open).unwrap();
+        let restricted = program(Posture::Restricted, Posture::Open).unwrap();
+        for call in [libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl] {
+            assert_eq!(verdict(&locked, call, [0; 6]), errno(libc::ENOSYS));
+            assert_eq!(verdict(&restricted, call, [0; 6]), libc::SECCOMP_RET_ALLOW);
+        }
+    }
 
     #[test]
     fn every_posture_has_a_program() {

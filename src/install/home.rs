@@ -61,7 +61,13 @@ impl Made {
         for path in state {
             let start = at_home.try_clone().map_err(|_| failed("dup", home)(Errno::EMFILE))?;
             let relative = path.strip_prefix(home).unwrap_or(path);
-            self.descend(start, home, relative, Some((uid, gid)), (uid, gid))?;
+            match self.descend(start, home, relative, Some((uid, gid)), (uid, gid)) {
+                Ok(_) => {}
+                // A link or a file in its place, which the command of an earlier run may have put there: that is no reason
+                // to refuse every run after it. What a mount needs was looked at by the plan.
+                Err(HomeError::Call { errno: Errno::ENOTDIR | Errno::ELOOP, .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_below_home_is_not_followed() {
+    fn what_stands_in_the_way_below_home_is_neither_followed_nor_a_hindrance() {
         let top = tempfile::tempdir().unwrap();
         let (home, outside) = (top.path().join("agent"), top.path().join("outside"));
         for path in [&home, &outside] {
@@ -176,10 +182,13 @@ mod tests {
         }
         std::os::unix::fs::chown(&home, Some(10001), Some(10001)).unwrap();
         symlink(&outside, home.join(".cache")).unwrap();
+        std::fs::write(home.join(".local"), "").unwrap();
         let (uid, gid) = ids();
-        let error = make(&home, &[home.join(".cache")], uid, gid).unwrap_err();
-        assert!(error.to_string().contains(".cache"), "{error}");
+        let state = [".cache", ".cache/deeper", ".local/bin", ".config"].map(|name| home.join(name));
+        make(&home, &state, uid, gid).unwrap();
+        assert!(home.join(".config").is_dir() && home.join(".local").is_file());
         assert_eq!(std::fs::metadata(&outside).unwrap().uid(), 0);
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     }
 
     #[test]

@@ -4,11 +4,13 @@ pub mod firewall;
 pub mod home;
 pub mod mountinfo;
 pub mod mounts;
+mod names;
 pub mod proxy;
 pub mod reserve;
 mod stage_process;
 mod surroundings;
 mod tool_files;
+mod tree;
 pub mod undo;
 pub mod workspace;
 
@@ -16,7 +18,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState};
 use crate::confine::seccomp::{self, FilterError};
-use crate::host::Facts;
+use crate::host::{Facts, real_path};
 use crate::ledger::Ledger;
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError};
@@ -219,6 +221,10 @@ impl Installation {
     fn start_stage(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
+        // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
+        for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
+            file.target = real_path(&file.target);
+        }
         if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
             mounts.mask(&undo.path);
         }
@@ -284,7 +290,7 @@ impl Installation {
             Some(stage) => self.end_sandbox(stage),
             None => Ok(()),
         };
-        match self.evidence.collect(ledger) {
+        match self.evidence.collect_all(ledger) {
             Ok(()) => {}
             // It was taken for the reason of the abort already, or it has nothing to say any more.
             Err(EvidenceError::ProxyEnded) => {}

@@ -6,7 +6,7 @@ use super::mountinfo::{self, Mount};
 use crate::mutation;
 use crate::sys::{self, MountAttr};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, mkdirat};
@@ -60,6 +60,23 @@ impl MountPlan {
         let mut aliases = mountinfo::aliases(reachable, &self.read_only);
         aliases.retain(|alias| !self.writable.iter().any(|w| alias.starts_with(&w.path)));
         aliases
+    }
+
+    /// The directories on the way to a read-only path within what is writable: each becomes a mount of its own, which
+    /// cannot be renamed (EBUSY). Else the command moves one away with the mount in it, and what it then puts under the
+    /// old name is what others find there.
+    pub fn pinned(&self) -> Vec<PathBuf> {
+        let mounted = |path: &Path| {
+            self.writable.iter().any(|w| w.path == path) || self.read_only_within.iter().any(|r| r == path)
+        };
+        let above = self.read_only_within.iter().flat_map(|path| path.ancestors().skip(1));
+        let mut pinned: Vec<PathBuf> = above
+            .filter(|path| *path != Path::new("/") && !mounted(path) && !self.protects(path))
+            .map(Path::to_owned)
+            .collect();
+        pinned.sort();
+        pinned.dedup();
+        pinned
     }
 
     /// Whether a path must be read-only: the innermost of the paths that hold it decides.
@@ -125,12 +142,14 @@ fn c_path(path: &Path) -> Result<CString, MountError> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", path)(Errno::EINVAL))
 }
 
+/// The plan's paths have no symbolic link in them; one that is met now was put there since, by who owns a directory above.
 fn pin(path: &Path) -> Result<OwnedFd, MountError> {
-    open(path, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty()).map_err(failed("open", path))
+    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    openat2(AT_FDCWD, path, how).map_err(failed("openat2", path))
 }
 
 fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
-    sys::clone_tree(AT_FDCWD, &c_path(path)?, recursive).map_err(failed("open_tree", path))
+    sys::clone_tree(pin(path)?.as_fd(), c"", recursive).map_err(failed("open_tree", path))
 }
 
 /// Puts the calling, single-threaded process into a mount namespace of its own in which the plan holds.
@@ -147,7 +166,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     let mut writable = Vec::new();
     // Without the step that makes HOME, what is missing there is missing here.
     for entry in plan.writable.iter().filter(|w| !mutation::left_out("home") || w.path.exists()) {
-        writable.push((entry.path.as_path(), Some(writable_tree(entry, userns)?)));
+        writable.push((entry.path.as_path(), Layer::Writable(writable_tree(entry, userns)?)));
     }
     if plan.whole_read_only {
         if !mutation::left_out("read-only") {
@@ -162,13 +181,16 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
         }
     }
     // Outer ones first, so that of two that lie within each other the inner one decides.
-    let mut within: Vec<(&Path, Option<OwnedFd>)> =
-        plan.read_only_within.iter().map(|path| (path.as_path(), None)).chain(writable).collect();
+    let pinned = plan.pinned();
+    let read_only = plan.read_only_within.iter().map(|path| (path.as_path(), Layer::ReadOnly));
+    let pins = pinned.iter().map(|path| (path.as_path(), Layer::Pinned));
+    let mut within: Vec<(&Path, Layer)> = read_only.chain(pins).chain(writable).collect();
     within.sort_by_key(|(path, _)| path.components().count());
-    for (path, tree) in within {
-        match tree {
-            Some(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
-            None if !mutation::left_out("read-only-within") => cover_read_only(path)?,
+    for (path, layer) in within {
+        match layer {
+            Layer::Writable(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
+            Layer::ReadOnly if !mutation::left_out("read-only-within") => cover_read_only(path)?,
+            Layer::Pinned if !mutation::left_out("read-only-within") => attach(&clone_tree(path, true)?, path)?,
             _ => {}
         }
     }
@@ -178,6 +200,14 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     }
     chdir("/").map_err(failed("chdir", Path::new("/")))?;
     compare(plan)
+}
+
+/// What is mounted at a path of the plan, one within the other.
+enum Layer {
+    Writable(OwnedFd),
+    ReadOnly,
+    /// The same as before, as a mount of its own.
+    Pinned,
 }
 
 /// Moves the calling process into a mount namespace of its own. Where the call only says so, every mount that follows would
@@ -323,7 +353,8 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
     let writable = writable.filter(|path| !mutation::left_out("home") || path.exists());
     let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
-    let within = plan.read_only_within.iter().filter(|_| !mutation::left_out("read-only-within"));
+    let pinned = plan.pinned();
+    let within = plan.read_only_within.iter().chain(&pinned).filter(|_| !mutation::left_out("read-only-within"));
     for path in covered.chain(masked).chain(writable).chain(trees).chain(within) {
         if !attached(path) {
             return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });

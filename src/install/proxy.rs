@@ -2,6 +2,7 @@
 //! then let near what hostile clients send.
 
 use super::account::Databases;
+use super::firewall::rules::PROXIES;
 use super::reserve::{self, Reservation, ReserveError};
 use crate::confine::seccomp::{self, FilterError};
 use crate::mutation;
@@ -17,7 +18,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Pid, Uid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A running proxy.
@@ -76,9 +77,9 @@ fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnErro
     move |source| SpawnError::Call { call, source: source.into() }
 }
 
-/// Starts the proxy on a free port of 127.0.0.1.
+/// Starts the proxy on a free port of [`PROXIES`].
 pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> Result<ProxyProcess, SpawnError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed("bind"))?;
+    let listener = TcpListener::bind((PROXIES, 0)).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
     let (uid, reservation) = reserve::proxy_uid(databases, busy)?;
@@ -101,7 +102,7 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
         }
         Fork::Parent(pid) => {
             drop(told);
-            let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+            let address = SocketAddrV4::new(PROXIES, port);
             Ok(ProxyProcess { pid, address, reports: Some(reports), stripped, _uid: reservation })
         }
     }

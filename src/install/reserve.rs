@@ -3,13 +3,12 @@
 
 use super::account::{AccountError, Databases, FIRST_UID, LAST_UID};
 use super::firewall::{self, FirewallError};
+use super::names::{self, Name};
 use crate::host::NET_ADMIN;
 use crate::sys;
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, socket};
 use nix::unistd::{Gid, getgroups, setgroups};
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, OwnedFd};
 
 /// The first uid given to a proxy, in a range of its own so that it is never the command's.
 const FIRST_PROXY_UID: u32 = 11001;
@@ -17,7 +16,7 @@ const LAST_PROXY_UID: u32 = 11999;
 
 /// A name that is held until this is dropped, in every process that inherited it.
 #[derive(Debug)]
-pub struct Reservation(#[allow(dead_code, reason = "held for its lifetime")] OwnedFd);
+pub struct Reservation(#[allow(dead_code, reason = "held for its lifetime")] Name);
 
 /// A call failed.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +31,12 @@ pub enum ReserveError {
         /// Its errno.
         errno: Errno,
     },
+    /// Another run has the uid.
+    #[error("uid {uid} is that of another run's command; accepted: a user without a run")]
+    UidIsTaken {
+        /// The uid.
+        uid: u32,
+    },
     /// No number is free.
     #[error(transparent)]
     Account(#[from] AccountError),
@@ -42,14 +47,12 @@ pub enum ReserveError {
 
 /// Takes a name; `None` when another run holds it.
 fn take(name: &str) -> Result<Option<Reservation>, ReserveError> {
-    let failed = |call| move |errno| ReserveError::Call { call, name: name.into(), errno };
-    let fd = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).map_err(failed("socket"))?;
-    let address = UnixAddr::new_abstract(name.as_bytes()).map_err(failed("bind"))?;
-    match bind(fd.as_raw_fd(), &address) {
-        Ok(()) => Ok(Some(Reservation(fd))),
-        Err(Errno::EADDRINUSE) => Ok(None),
-        Err(errno) => Err(failed("bind")(errno)),
-    }
+    let taken = names::take(name);
+    taken.map(|held| held.map(Reservation)).map_err(|(call, errno)| ReserveError::Call {
+        call,
+        name: name.into(),
+        errno,
+    })
 }
 
 fn run_name(run: &str) -> String {
@@ -61,9 +64,19 @@ pub fn run(run: &str) -> Result<Option<Reservation>, ReserveError> {
     take(&run_name(run))
 }
 
+fn uid_name(uid: u32) -> String {
+    format!("ringfence/uid/{uid}")
+}
+
 /// Marks a tree as one whose owner this run changes, by its device and inode number; `None` if another run has it.
 pub fn tree(device: u64, inode: u64) -> Result<Option<Reservation>, ReserveError> {
     take(&format!("ringfence/tree/{device}:{inode}"))
+}
+
+/// Takes the uid that the caller has named: the wall judges by uid, so that of two runs with one each would use the
+/// other's proxy.
+pub fn named_uid(uid: u32) -> Result<Reservation, ReserveError> {
+    take(&uid_name(uid))?.ok_or(ReserveError::UidIsTaken { uid })
 }
 
 /// A uid for the command's dedicated account: known to no database, without a process, and not in use by another run.
@@ -82,7 +95,7 @@ fn first_free(
     busy: &BTreeSet<u32>,
 ) -> Result<(u32, Reservation), ReserveError> {
     for uid in range.filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid)) {
-        if let Some(held) = take(&format!("ringfence/uid/{uid}"))?
+        if let Some(held) = take(&uid_name(uid))?
             && mark(uid)?
         {
             return Ok((uid, held));

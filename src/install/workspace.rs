@@ -1,20 +1,20 @@
 //! Making a workspace that root owns in the image writable to the command: by an idmapped mount where the file system can,
 //! by a change of ownership that is put back at the seal where it can't (overlayfs answers EINVAL).
 
+use super::tree;
 use crate::sys::{self, Fork, MountAttr};
-use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, fstatat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, fchownat, pipe, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// How a writable path becomes writable to the command.
@@ -41,14 +41,24 @@ impl fmt::Display for Ownership {
 
 /// A call failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} on {path}: {errno}", path = path.display())]
+#[error("{call} on {path}: {errno}", path = shown(path))]
 pub struct WorkspaceError {
     call: &'static str,
     path: PathBuf,
     errno: Errno,
 }
 
-fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> WorkspaceError {
+/// A path as a message shows it: the command may have made one of any length.
+fn shown(path: &Path) -> String {
+    const LIMIT: usize = 200;
+    let text = path.to_string_lossy();
+    match text.char_indices().nth(LIMIT) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+pub(super) fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> WorkspaceError {
     let path = path.to_owned();
     move |errno| WorkspaceError { call, path, errno }
 }
@@ -140,7 +150,7 @@ impl Owners {
         let stat = fstatat(AT_FDCWD, top, AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fstatat", top))?;
         let mut owners = Owners { top: top.into(), of_top: (stat.st_uid, stat.st_gid), ..Owners::default() };
         let mut linked = BTreeMap::new();
-        each(top, &mut |path, _, _, stat| {
+        tree::walk(top, &mut |path, _, _, stat| {
             let owner = (stat.st_uid, stat.st_gid);
             if owner != owners.of_top {
                 owners.exceptions.insert(path.as_os_str().to_owned(), owner);
@@ -156,7 +166,7 @@ impl Owners {
 
     /// Gives the tree to the command, never across symbolic links, hard links to the outside, or mounts.
     pub fn give(&self, uid: Uid, gid: Gid) -> Result<(), WorkspaceError> {
-        each(&self.top, &mut |path, dir, name, stat| {
+        tree::walk(&self.top, &mut |path, dir, name, stat| {
             if self.shared.contains(&(stat.st_dev, stat.st_ino)) {
                 return Ok(());
             }
@@ -167,7 +177,7 @@ impl Owners {
     /// Puts the owners back. What the command, whose uid is `of`, made is given to the top's owner; what others made or
     /// took meanwhile is theirs.
     pub fn restore(&self, of: Uid) -> Result<(), WorkspaceError> {
-        let restored = each(&self.top, &mut |path, dir, name, stat| {
+        let restored = tree::walk(&self.top, &mut |path, dir, name, stat| {
             if stat.st_uid != of.as_raw() {
                 return Ok(());
             }
@@ -195,77 +205,13 @@ fn change(
     fchownat(dir, name, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW).map_err(failed("fchownat", path))
 }
 
-type Visit<'a> = dyn FnMut(&Path, BorrowedFd<'_>, &Path, &FileStat) -> Result<(), WorkspaceError> + 'a;
-
-/// Visits `top` and everything beneath it on the same mount, by descriptors, without following a symbolic link.
-/// Each visit is given the full path for messages, and the directory and name to act on.
-fn each(top: &Path, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-    let fd = open(top, flags, Mode::empty()).map_err(failed("open", top))?;
-    let stat = fstat(&fd).map_err(failed("fstat", top))?;
-    visit(top, fd.as_fd(), Path::new("."), &stat)?;
-    let mount = mount_of(&fd, Path::new("")).map_err(failed("statx", top))?;
-    descend(fd, top, mount, visit)
-}
-
-/// The id of the mount that holds a name. A device number would not do: overlayfs shows files with other ones than their
-/// directories, and a bind mount with the same.
-fn mount_of(dir: &OwnedFd, name: &Path) -> Result<u64, Errno> {
-    use rustix::fs::{AtFlags, StatxFlags, statx};
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
-    let answer = statx(dir, name, flags, StatxFlags::MNT_ID).map_err(|e| Errno::from_raw(e.raw_os_error()))?;
-    match StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::MNT_ID) {
-        true => Ok(answer.stx_mnt_id),
-        false => Err(Errno::ENOSYS),
-    }
-}
-
-fn descend(fd: OwnedFd, path: &Path, mount: u64, visit: &mut Visit<'_>) -> Result<(), WorkspaceError> {
-    let mut dir = Dir::from_fd(fd.try_clone().map_err(|_| failed("dup", path)(Errno::EMFILE))?)
-        .map_err(failed("opendir", path))?;
-    let mut subdirectories = Vec::new();
-    for entry in dir.iter() {
-        let entry = entry.map_err(failed("readdir", path))?;
-        let name = PathBuf::from(OsString::from_vec(entry.file_name().to_bytes().to_vec()));
-        if name == Path::new(".") || name == Path::new("..") {
-            continue;
-        }
-        let full = path.join(&name);
-        let stat = match fstatat(&fd, &name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::ENOENT) => continue,
-            Err(errno) => return Err(failed("fstatat", &full)(errno)),
-        };
-        match mount_of(&fd, &name) {
-            Ok(holding) if holding == mount => {}
-            Ok(_) | Err(Errno::ENOENT) => continue,
-            Err(errno) => return Err(failed("statx", &full)(errno)),
-        }
-        visit(&full, fd.as_fd(), &name, &stat)?;
-        if entry.file_type() == Some(Type::Directory) || stat.st_mode & libc::S_IFMT == libc::S_IFDIR {
-            subdirectories.push(name);
-        }
-    }
-    for name in subdirectories {
-        let full = path.join(&name);
-        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        match nix::fcntl::openat(&fd, &name, flags, Mode::empty()) {
-            Ok(below) => descend(below, &full, mount, visit)?,
-            // Gone or exchanged while we looked: nothing of it is ours to change.
-            Err(Errno::ENOENT | Errno::ELOOP | Errno::ENOTDIR) => {}
-            Err(errno) => return Err(failed("openat", &full)(errno)),
-        }
-    }
-    Ok(())
-}
-
 /// Clears set-id bits that were put on root's files beneath an idmapped workspace after `since` (seconds since the epoch).
 ///
 /// Through the mapping the command owns root's files there, so it could leave a set-uid program of root's behind. In the
 /// sandbox it is void (nosuid, no_new_privs); outside it would not be.
 pub fn clear_new_set_ids(top: &Path, since: i64) -> Result<u64, WorkspaceError> {
     let mut cleared = 0;
-    let walked = each(top, &mut |path, dir, name, stat| {
+    let walked = tree::walk(top, &mut |path, dir, name, stat| {
         let set_id = stat.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0;
         let regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
         if regular && set_id && stat.st_ctime >= since && (stat.st_uid == 0 || stat.st_gid == 0) {

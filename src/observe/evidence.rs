@@ -38,6 +38,8 @@ pub enum EvidenceError {
     Ledger(#[from] LedgerError),
 }
 
+/// Messages of the firewall's log that are taken in before anything else has its turn.
+const AT_ONCE: usize = 256;
 /// How long the proxy may take to report what it has left.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -101,11 +103,20 @@ impl Evidence {
         self.recording = true;
     }
 
-    /// Takes in what is there.
+    /// Takes in some of what is there: whoever is refused without end must not keep the supervisor from all else.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         self.collect_log(ledger)?;
         self.hold_egress_while_losing(ledger)?;
-        self.collect_reports(ledger)
+        self.collect_reports(ledger)?;
+        Ok(())
+    }
+
+    /// Takes in all that is there, when nothing of the sandbox is left that could add to it.
+    pub fn collect_all(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        while self.collect_log(ledger)? {}
+        self.hold_egress_while_losing(ledger)?;
+        while self.collect_reports(ledger)? {}
+        Ok(())
     }
 
     /// Lets the proxy admit new egress only while the ledger takes what there is to write.
@@ -116,35 +127,32 @@ impl Evidence {
         }
     }
 
-    fn collect_reports(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
-        let Some(reports) = &mut self.reports else { return Ok(()) };
-        loop {
-            let received = reports.drain()?;
-            if received.rejected > 0 {
-                return Err(EvidenceError::ProxyGarbled(received.rejected));
-            }
-            let none = received.reports.is_empty();
-            for (id, report) in received.reports {
-                if !self.recording {
-                    self.reported += u64::from(matches!(report, Report::Denial(_)));
-                } else {
-                    // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
-                    let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
-                        Report::Denial(denial) => Body::Denial(denial),
-                        Report::Infrastructure(failure) => Body::Infrastructure(failure),
-                    })?;
-                    // Before the answer, which may be what lets the next request come.
-                    hold_while_losing(reports, &mut self.holding, ledger)?;
-                }
-                reports.acknowledge(id)?;
-            }
-            if received.closed {
-                return Err(EvidenceError::ProxyEnded);
-            }
-            if none {
-                return Ok(());
-            }
+    /// Whether there may be more.
+    fn collect_reports(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
+        let Some(reports) = &mut self.reports else { return Ok(false) };
+        let received = reports.drain()?;
+        if received.rejected > 0 {
+            return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
+        let none = received.reports.is_empty();
+        for (id, report) in received.reports {
+            if !self.recording {
+                self.reported += u64::from(matches!(report, Report::Denial(_)));
+            } else {
+                // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
+                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
+                    Report::Denial(denial) => Body::Denial(denial),
+                    Report::Infrastructure(failure) => Body::Infrastructure(failure),
+                })?;
+                // Before the answer, which may be what lets the next request come.
+                hold_while_losing(reports, &mut self.holding, ledger)?;
+            }
+            reports.acknowledge(id)?;
+        }
+        if received.closed {
+            return Err(EvidenceError::ProxyEnded);
+        }
+        Ok(!none)
     }
 
     /// Has the proxy report what it has refused and not reported yet, and end. A proxy that has ended before may have
@@ -156,7 +164,7 @@ impl Evidence {
             None => return Ok(()),
         };
         while outcome.is_ok() {
-            outcome = self.await_reports(deadline).and_then(|()| self.collect_reports(ledger));
+            outcome = self.await_reports(deadline).and_then(|()| self.collect_reports(ledger).map(|_| ()));
         }
         self.reports = None;
         match outcome {
@@ -186,10 +194,11 @@ impl Evidence {
         }
     }
 
-    fn collect_log(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
-        let Some(log) = &mut self.log else { return Ok(()) };
+    /// Whether there may be more.
+    fn collect_log(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
+        let Some(log) = &mut self.log else { return Ok(false) };
         let mut denials = Vec::new();
-        let drained = log.drain(|logged| denials.push(logged))?;
+        let drained = log.drain_some(AT_ONCE, |logged| denials.push(logged))?;
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
@@ -200,7 +209,7 @@ impl Evidence {
             }
         }
         self.lost += drained.lost;
-        Ok(())
+        Ok(drained.more)
     }
 
     /// The firewall's counters cannot be read any more: what its log may have missed is unknown.

@@ -47,6 +47,8 @@ pub struct Drained {
     /// Records of rules that are not this run's, which someone else sends to the same group: a table that a dead run
     /// has left, say.
     pub foreign: u64,
+    /// Whether there may be more: not everything was looked at.
+    pub more: bool,
 }
 
 /// One refused packet.
@@ -120,9 +122,17 @@ impl NfLog {
     ///
     /// # Errors
     /// [`FirewallError::Socket`] when the socket is of no use any more. Loss is no error.
-    pub fn drain(&mut self, mut take: impl FnMut(Logged)) -> Result<Drained, FirewallError> {
+    pub fn drain(&mut self, take: impl FnMut(Logged)) -> Result<Drained, FirewallError> {
+        self.drain_some(usize::MAX, take)
+    }
+
+    /// [`NfLog::drain`], but no more than `most` messages: whoever sends faster than they are read must not hold the reader.
+    ///
+    /// # Errors
+    /// As [`NfLog::drain`].
+    pub fn drain_some(&mut self, most: usize, mut take: impl FnMut(Logged)) -> Result<Drained, FirewallError> {
         let mut drained = Drained::default();
-        loop {
+        for _ in 0..most {
             let bytes = match self.channel.receive_bytes() {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Ok(drained),
@@ -146,6 +156,8 @@ impl NfLog {
                 }
             }
         }
+        drained.more = true;
+        Ok(drained)
     }
 }
 

@@ -159,7 +159,7 @@ impl Rung for Full {
                 }
                 mounts().map(|()| "setresuid, no groups, account files mounted over")
             }
-            Restriction::Keyring => Ok("a new session keyring"),
+            Restriction::Keyring => Ok("a new session keyring; where privilege is locked, seccomp, ENOSYS"),
             Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
             Restriction::SetIdExecution => mounts().map(|()| "no_new_privs, nosuid on every mount"),
             Restriction::Capabilities => {

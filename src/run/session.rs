@@ -118,7 +118,7 @@ impl Session {
     /// What the enforcing parts have told of what the probes had refused; from here on what they tell is recorded.
     pub fn begin_recording(&mut self) -> Result<Heard, Error> {
         let Installation { evidence, wall, .. } = &mut self.installation;
-        evidence.collect(&mut self.ledger).map_err(AbortCause::from)?;
+        evidence.collect_all(&mut self.ledger).map_err(AbortCause::from)?;
         let counters = match wall {
             Some(wall) => wall.counters().map_err(AbortCause::from)?,
             None => Vec::new(),

@@ -60,6 +60,12 @@ impl Rule {
         self.meta(MetaKey::SocketUserId, &uid.to_ne_bytes())
     }
 
+    /// `meta skuid != UID`. A packet without an opener matches neither this nor [`Rule::opened_by`].
+    pub(super) fn not_opened_by(mut self, uid: u32) -> Rule {
+        self.push(Expressions::Meta(vec![Meta::DestinationRegister(Register::Reg1), Meta::Key(MetaKey::SocketUserId)]));
+        self.compare(Operator::NotEqual, &uid.to_ne_bytes())
+    }
+
     /// `meta l4proto N`.
     pub(super) fn protocol(self, number: u8) -> Rule {
         self.meta(MetaKey::L4Proto, &[number])

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! output, priority -190  early   meta skuid UID jump judge
-//! output, priority  300  late    meta skuid UID jump judge
+//! output, priority  300  late    to the proxy's port from any uid but UID and 0 ... reset
+//!                                meta skuid UID jump judge
 //! postrouting, prio 300  exit    meta skuid UID jump leaving      (egress restricted)
 //!
 //! judge       answers in conversations that others opened ............ accept
@@ -10,6 +11,7 @@
 //!             (egress open: the rest is accepted)
 //!             IPv4 options, IPv6 extension headers ................... default-deny
 //!             the proxy .............................................. accept
+//!             the proxies of other runs .............................. default-deny
 //!             DNS ports anywhere, the host's resolvers ............... dns
 //!             metadata addresses ..................................... metadata
 //!             over `lo`, between this machine's own addresses ........ as `loopback` says
@@ -39,6 +41,12 @@
 //! What remains is what is meant: whoever outside can send to this machine can hold a conversation with the command,
 //! for as long as connection tracking remembers it (for UDP 30 to 120 seconds after the last packet).
 //!
+//! # Proxies
+//! A proxy serves whoever connects to it, by the list of its own run. All proxies stand on one address, where a run's
+//! wall admits the port of its own alone; so what a command tries there is on its own record. The second bar, before
+//! the proxy itself, is for users whom no wall holds: their refusals would otherwise stand in the run's record as the
+//! command's. It comes after every translation, and is not recorded, for it refuses nobody's command.
+//!
 //! # Own addresses
 //! `meta oif` in an output chain is the device chosen before address translation, so in `late` it can't be relied on:
 //! a destination must also be one of this machine's addresses as they were at installation. An address that the
@@ -61,7 +69,7 @@ use super::{Egress, Loopback, WallSpec};
 use crate::mutation;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_netfilter::nftables::{MetaKey, Operator};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 /// The rule names that denials carry.
 pub const RULES: [&str; 5] = [CONTROL_PLANE, DNS, METADATA, PRIVATE_RANGE, DEFAULT_DENY];
@@ -84,6 +92,8 @@ const FORWARDERS: [IpAddr; 3] = [
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, 53)),
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, 54)),
 ];
+/// Where every proxy listens: an address of loopback that nothing else is known to use.
+pub const PROXIES: Ipv4Addr = Ipv4Addr::new(127, 82, 70, 1);
 /// The protocols whose header begins with a source and a destination port: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 /// `LOOPBACK_IFINDEX` (linux/net/loopback.h): `lo` in every network namespace.
@@ -128,7 +138,8 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
         ("exit", libc::NF_INET_POST_ROUTING, LATE, "leaving"),
     ] {
         if (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
-            let rules = vec![Rule::any().opened_by(spec.uid).jump(to)];
+            let bar = spec.proxy.filter(|_| name == "late").map(|proxy| of_others(spec.uid, proxy));
+            let rules = bar.into_iter().chain([Rule::any().opened_by(spec.uid).jump(to)]).collect();
             let hooked = Some(Hooked { hook: hook as u32, priority });
             chains.push(Chain { name, hooked, rules });
         }
@@ -177,9 +188,9 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
         rules.push(rule.goto(DEFAULT_DENY));
     }
     if let Some(proxy) = spec.proxy {
-        let rule = Rule::any().address(Side::Destination, host((*proxy.ip()).into()));
-        rules.push(rule.protocol(libc::IPPROTO_TCP as u8).port(proxy.port()).accept());
+        rules.push(to_proxy(proxy).accept());
     }
+    rules.push(to(&host(PROXIES.into()), DEFAULT_DENY));
     if !mutation::left_out("dns") {
         rules.extend(with_ports("dns-ports"));
         rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));
@@ -189,6 +200,16 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     rules.extend(spec.private.iter().map(|net| to(net, PRIVATE_RANGE)));
     rules.push(Rule::any().goto(DEFAULT_DENY));
     rules
+}
+
+fn to_proxy(proxy: SocketAddrV4) -> Rule {
+    let rule = Rule::any().address(Side::Destination, host((*proxy.ip()).into()));
+    rule.protocol(libc::IPPROTO_TCP as u8).port(proxy.port())
+}
+
+/// Refuses the run's proxy to everybody but the command and root.
+fn of_others(uid: u32, proxy: SocketAddrV4) -> Rule {
+    to_proxy(proxy).not_opened_by(uid).not_opened_by(0).reset()
 }
 
 /// The resolvers that are refused whatever the port: all but the addresses that everything else on loopback has too.
