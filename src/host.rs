@@ -1,30 +1,28 @@
 //! What this kernel and container offer: facts, found by trying, and no decisions.
 
+mod paths;
 mod sockets;
 pub mod survey;
+mod trial;
 
-use crate::confine::landlock;
+pub use paths::{Home, PathFact, real_path};
+
 use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
-use crate::install::mounts;
 use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
 use crate::proxy::Dns;
-use crate::sys::{self, Fork, MountAttr};
+use crate::sys;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, open};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::Mode;
-use nix::sys::wait::waitpid;
-use nix::unistd::{geteuid, getpid, pipe2, read, write};
+use nix::unistd::{geteuid, getpid};
+use paths::{look_at, look_at_home};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use trial::try_mounts_and_scopes;
 
 /// CAP_CHOWN (capabilities(7)).
 pub const CHOWN: u32 = 0;
@@ -80,42 +78,6 @@ pub struct Facts {
     pub resolvers: Vec<PathBuf>,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
-}
-
-/// What is at a HOME.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
-    /// Its path with the symbolic links of its longest existing part resolved.
-    pub real: PathBuf,
-    /// The uid that owns it; `None` where there is nothing.
-    pub owner: Option<u32>,
-    /// A symbolic link on the way to it that does not belong to root.
-    pub untrusted: Option<PathBuf>,
-}
-
-/// What is at a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathFact {
-    /// Nothing.
-    Missing,
-    /// Something that a symbolic link of a user other than root leads to, so that the user decides what it is.
-    Untrusted {
-        /// The link.
-        link: PathBuf,
-    },
-    /// It cannot be looked at.
-    Unreadable(String),
-    /// A file or directory.
-    Present {
-        /// Its path without symbolic links.
-        real: PathBuf,
-        /// Whether it is a directory.
-        directory: bool,
-        /// Whether the command's ids may write it.
-        writable: bool,
-        /// Why it cannot be mounted with exchanged ids, where that was tried; empty where it can.
-        idmap: Option<String>,
-    },
 }
 
 /// A fact could not be had at all.
@@ -296,61 +258,6 @@ fn own_addresses() -> Result<Vec<IpAddr>, HostError> {
     Ok(addresses.collect())
 }
 
-struct Tried {
-    mounts: Result<(), String>,
-    scopes: bool,
-}
-
-/// Tries what the stage and the confinement will do, in a child that ends with it.
-fn try_mounts_and_scopes() -> Result<Tried, HostError> {
-    let (report, answer) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
-    match sys::fork_single_threaded().map_err(failed("fork"))? {
-        Fork::Child => {
-            let (step, errno) = try_mounts().err().unwrap_or((0, Errno::UnknownErrno));
-            let scopes = nix::sys::prctl::set_no_new_privs().is_ok() && landlock::restrict_scopes().is_ok();
-            let told = write(&answer, &[step, errno as i32 as u8, u8::from(scopes)]);
-            sys::exit_now(i32::from(told != Ok(3)));
-        }
-        Fork::Parent(child) => {
-            drop(answer);
-            let mut told = [0; 3];
-            let length = read(&report, &mut told).map_err(failed("read"))?;
-            waitpid(child, None).map_err(failed("waitpid"))?;
-            let step = STEPS.get(usize::from(told[0]));
-            let mounts = match (length, told[0], step) {
-                (3, 0, _) => Ok(()),
-                (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
-                _ => Err("the child that tried ended early".into()),
-            };
-            Ok(Tried { mounts, scopes: length == 3 && told[2] == 1 })
-        }
-    }
-}
-
-fn cause(step: &str, errno: Errno) -> String {
-    match (step, errno) {
-        // Only a mount's own root takes a change of propagation: after chroot(2) alone, / is none.
-        ("mount", Errno::EINVAL) => "the root directory is no mount point".into(),
-        _ => format!("{step}: {errno}"),
-    }
-}
-
-const STEPS: [&str; 9] =
-    ["", "unshare", "mount", "open_tree", "mount_setattr", "fsmount", "open /proc", "move_mount", "umount2"];
-
-fn try_mounts() -> Result<(), (u8, Errno)> {
-    let at = |step: u8| move |errno| (step, errno);
-    mounts::unshare_mounts().map_err(at(1))?;
-    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
-    let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
-    let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };
-    sys::mount_setattr(tree.as_fd(), false, &attr).map_err(at(4))?;
-    let scratch = sys::new_tmpfs(0o700, 0).map_err(at(5))?;
-    let point = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(at(6))?;
-    sys::move_mount(scratch.as_fd(), point.as_fd()).map_err(at(7))?;
-    umount2("/proc", MntFlags::MNT_DETACH).map_err(at(8))
-}
-
 /// A process of this uid, by any of its four uids.
 fn process_of(uid: u32) -> Option<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -362,74 +269,8 @@ fn process_of(uid: u32) -> Option<i32> {
     })
 }
 
-/// The path with the symbolic links of its longest existing part resolved.
-pub fn real_path(path: &Path) -> PathBuf {
-    let mut missing: Vec<&OsStr> = Vec::new();
-    let mut at = path;
-    loop {
-        match (at.canonicalize(), at.parent(), at.file_name()) {
-            (Ok(real), _, _) => return missing.iter().rev().fold(real, |base, name| base.join(name)),
-            (Err(_), Some(parent), Some(name)) => {
-                missing.push(name);
-                at = parent;
-            }
-            (Err(_), _, _) => return path.to_owned(),
-        }
-    }
-}
-
-fn look_at_home(path: &Path) -> Home {
-    let real = real_path(path);
-    let owner = std::fs::symlink_metadata(&real).ok().map(|meta| meta.uid());
-    // What cannot be looked at to its end has no link that anyone could follow further.
-    Home { real, owner, untrusted: first_untrusted_link(path).unwrap_or_default() }
-}
-
 fn escalation_paths() -> Vec<PathBuf> {
     let files = ESCALATION_FILES.iter().map(|(path, _)| Path::new(path)).filter(|path| path.is_file());
     let directories = ESCALATION_DIRECTORIES.iter().map(Path::new).filter(|path| path.is_dir());
     files.chain(directories).map(Path::to_owned).collect()
-}
-
-fn look_at(path: &Path, identity: &Identity) -> PathFact {
-    match first_untrusted_link(path) {
-        Ok(None) => {}
-        Ok(Some(link)) => return PathFact::Untrusted { link },
-        Err(e) if is_missing(&e) => return PathFact::Missing,
-        Err(e) => return PathFact::Unreadable(e.to_string()),
-    }
-    let seen = path.canonicalize().and_then(|real| std::fs::symlink_metadata(&real).map(|meta| (real, meta)));
-    match seen {
-        Ok((real, meta)) => {
-            let (mode, uid, gid) = (meta.mode(), meta.uid(), meta.gid());
-            let bit = if uid == identity.uid.as_raw() {
-                0o200
-            } else if gid == identity.gid.as_raw() {
-                0o020
-            } else {
-                0o002
-            };
-            PathFact::Present { real, directory: meta.is_dir(), writable: mode & bit != 0, idmap: None }
-        }
-        Err(e) if is_missing(&e) => PathFact::Missing,
-        Err(e) => PathFact::Unreadable(e.to_string()),
-    }
-}
-
-/// Nothing is there, nor can be made there: accounts have /dev/null as their HOME.
-fn is_missing(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
-}
-
-/// The first symbolic link on the way to `path` that does not belong to root: its owner could lead us anywhere.
-fn first_untrusted_link(path: &Path) -> std::io::Result<Option<PathBuf>> {
-    let mut so_far = PathBuf::new();
-    for component in path.components() {
-        so_far.push(component);
-        let meta = std::fs::symlink_metadata(&so_far)?;
-        if meta.is_symlink() && meta.uid() != 0 {
-            return Ok(Some(so_far));
-        }
-    }
-    Ok(None)
 }

@@ -79,6 +79,10 @@ fn a_place_that_the_command_could_write_is_refused() {
     ] {
         refused(&fence, &["--user", &user, "--ledger", place], "ledger");
     }
+    // The default place as well: a log group's directory, say.
+    as_root(&fence, &format!("chgrp {0} /var/log; chmod g+w /var/log", own_user()));
+    refused(&fence, &["--user", &user], "ledger");
+    as_root(&fence, "chgrp 0 /var/log; chmod g-w /var/log");
     // The same flags with safe places start.
     let mut command = fence.world.command(common::RINGFENCE);
     command.args([

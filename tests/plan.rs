@@ -54,7 +54,7 @@ fn servers_sockets_and_writable_places_are_listed() {
         &fence,
         "install -d -m 1777 /logs/agent; install -d -m 0755 /logs/closed; install -d -m 0777 /userdata /usr/open",
     );
-    let brokers = brokers(&fence);
+    let mut brokers = brokers(&fence);
     let found = plan(&fence, &["--policy", "nist-high"]);
     let listeners: Vec<String> = found["loopback_listeners"]
         .as_array()
@@ -89,7 +89,8 @@ fn servers_sockets_and_writable_places_are_listed() {
     );
     let ended = fence.run(&["--policy", "nist-high"], &script);
     assert_eq!(ended.said.out, "/run/open/any.sock\n/tmp/agent.sock\n/run/x/bus\nwritten\n", "{ended}");
-    drop(brokers.stdin);
+    drop(brokers.stdin.take());
+    brokers.wait().expect("wait");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 use attempts::{ATTEMPTS, others, outcomes};
 use common::{Ended, Fence, RINGFENCE, own_user};
 use ringfence::policy::Axis;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use world::Said;
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
@@ -239,14 +240,16 @@ fn the_launchers_keys_are_neither_found_nor_altered() {
             let line = said.out.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(' '));
             line.unwrap_or_else(|| panic!("{what}: {said}")).to_owned()
         };
+        // Where privilege is locked nobody is asked for keys: those of a uid are shared by all containers of the machine.
+        let locked = |otherwise| if level == "non-root" { otherwise } else { "ENOSYS" };
         for what in ["search", "search-logon", "search-joined"] {
-            assert_eq!(answer(what), "ENOKEY", "{level} {what}: {said}");
+            assert_eq!(answer(what), locked("ENOKEY"), "{level} {what}: {said}");
         }
         for what in ["read", "describe", "link", "update", "revoke"] {
-            assert_eq!(answer(what), "EACCES", "{level} {what}: {said}");
+            assert_eq!(answer(what), locked("EACCES"), "{level} {what}: {said}");
         }
         // Its own session keyring is its own to clear.
-        assert_eq!(answer("clear-own"), "ok", "{level}: {said}");
+        assert_eq!(answer("clear-own"), locked("ok"), "{level}: {said}");
         assert!(said.out.contains("\n0\n"), "{level}: nothing of the launcher's in /proc/keys: {said}");
         assert_eq!(
             (answer("afterwards").as_str(), answer("afterwards-search").as_str()),
@@ -355,14 +358,9 @@ fn control_plane_ports_are_refused_from_non_root_on() {
             "{level}: {ended}"
         );
         let denials: Vec<_> = ended.denials().into_iter().filter(|denial| denial.axis == Axis::Privilege).collect();
-        for address in [origin.to_string(), origin6.to_string(), "127.0.0.1".into(), "::1".into()] {
-            let of_it = denials
-                .iter()
-                .filter(|denial| {
-                    format!("{:?}", denial.object).contains(&format!("\"{address}\""))
-                        || format!("{:?}", denial.object).contains(&format!("{address}"))
-                })
-                .count();
+        let loopback = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+        for address in [origin.into(), origin6.into(), loopback.0.into(), IpAddr::from(loopback.1)] {
+            let of_it = denials.iter().filter(|denial| denial.object.addrs.contains(&address)).count();
             assert!(of_it > 0, "{level} {address}: {ended}");
         }
         assert_eq!(ended.seal().denials["privilege"], 4, "{level}: {ended}");

@@ -179,7 +179,7 @@ fn the_callers_state_is_the_commands() {
         "exec perl -MPOSIX -e '$SIG{PIPE} = q(IGNORE); $SIG{CHLD} = q(IGNORE); \
             sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGPIPE, SIGCHLD, SIGINT, 40)); exec @ARGV' ",
     ] {
-        let states = [format!("sh -c \"$1\""), format!("{RINGFENCE} run -- sh -c \"$1\"")].map(|words| {
+        let states = ["sh -c \"$1\"".to_owned(), format!("{RINGFENCE} run -- sh -c \"$1\"")].map(|words| {
             let mut command = fence.world.command("bash");
             command.args(["-c", &format!("{prefix} {words}"), "bash", STATE]);
             Said::from(fence.world.output(command))

@@ -17,8 +17,8 @@ fn output_is_the_commands_to_the_byte() {
     let bytes = "head -c 3000000 /usr/bin/perl; printf '\\0\\xff\\xfe{}'; head -c 70000 /usr/bin/perl >&2";
     let count = |prefix: &str| {
         let said = fence.as_root(&format!(
-            "{{ {prefix} bash -c {bytes} | sha256sum; }} 2>&1 >/root/out | sha256sum; cat /root/out",
-            bytes = format!("\"{}\"", bytes.replace('\\', "\\\\"))
+            "{{ {prefix} bash -c \"{bytes}\" | sha256sum; }} 2>&1 >/root/out | sha256sum; cat /root/out",
+            bytes = bytes.replace('\\', "\\\\")
         ));
         assert_eq!((said.code, said.out.lines().count()), (Some(0), 2), "{said}");
         said.out

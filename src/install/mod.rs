@@ -8,6 +8,7 @@ mod names;
 pub mod proxy;
 pub mod reserve;
 mod stage_process;
+mod surroundings;
 mod tool_files;
 mod tree;
 pub mod undo;
@@ -23,32 +24,29 @@ use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError};
 use crate::observe::nflog::NfLog;
 use crate::plan::{Plan, WallPlan};
-use crate::policy::environment;
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
-use crate::policy::{Posture, Trees};
-use crate::probe::{Suite, Surroundings};
+use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
 use account::Identity;
 use firewall::{FirewallError, Wall, WallSpec, Watch};
 use ipnet::IpNet;
-use mounts::MountPlan;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Pid, getpid};
+use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
 pub use stage_process::StageProcess;
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use surroundings::{c_strings, command_environment, surroundings, workdir};
 use undo::{Undo, UndoError, UndoFile};
 use workspace::{Owners, Ownership, WorkspaceError};
 
@@ -374,71 +372,5 @@ fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, 
         nflog_group,
         metadata: METADATA.iter().map(|address| IpNet::from(*address)).collect(),
         private: v4.chain(v6).collect(),
-    }
-}
-
-fn command_environment(
-    plan: &Plan,
-    invocation: &Invocation,
-    proxy: Option<SocketAddrV4>,
-) -> Result<Vec<CString>, InstallError> {
-    let callers_home =
-        invocation.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
-    let home = plan.identity.as_ref().map(|i| i.home.clone()).or(callers_home).unwrap_or_else(|| "/".into());
-    let trees = Trees::of(&plan.policy, &home);
-    let composed = environment::compose(
-        &plan.policy,
-        &environment::Facts {
-            caller: &invocation.environment,
-            home: &home,
-            user: plan.identity.as_ref().map(|i| i.name.as_str()),
-            proxy: proxy.map(SocketAddr::V4),
-            writable: &|path| trees.admit_write(path),
-        },
-    );
-    let variables = if mutation::left_out("environment") { invocation.environment.clone() } else { composed };
-    c_strings(variables.into_iter().map(|(name, value)| [name.as_os_str(), value.as_os_str()].join("=".as_ref())))
-}
-
-fn c_strings(texts: impl Iterator<Item = OsString>) -> Result<Vec<CString>, InstallError> {
-    texts.map(|text| CString::new(text.as_bytes()).map_err(|_| InstallError::Nul)).collect()
-}
-
-fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
-    let home = plan.identity.as_ref().map_or(PathBuf::from("/"), |i| i.home.clone());
-    let filesystem = &plan.policy.filesystem;
-    let asked = filesystem.workdir.as_ref().or(filesystem.workspace.as_ref());
-    asked.map_or_else(|| invocation.directory.clone(), |path| path.resolve(&home))
-}
-
-fn surroundings(
-    plan: &Plan,
-    mounts: Option<&MountPlan>,
-    proxy: Option<(Pid, SocketAddrV4)>,
-    invocation: &Invocation,
-    environment: &[CString],
-) -> Surroundings {
-    let held = mounts.filter(|_| plan.policy.postures().filesystem > Posture::Open);
-    Surroundings {
-        restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
-        ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
-        protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
-        writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
-        masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
-        home: plan.home.as_ref().map(|h| h.path.clone()),
-        overlays: mounts
-            .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
-            .unwrap_or_default(),
-        proxy: proxy.map(|p| p.1),
-        proxy_process: proxy.map(|p| p.0.as_raw()),
-        loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
-        control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),
-        supervisor: getpid().as_raw(),
-        keyring: sys::session_keyring().unwrap_or(0),
-        environment: environment.to_vec(),
-        callers_environment: invocation.environment.clone(),
-        passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
-        scopes: plan.scopes,
-        outside_socket: String::new(),
     }
 }

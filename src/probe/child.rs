@@ -54,7 +54,7 @@ pub fn in_child(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
                 (_, ended) => vec![format!("the child ended with {ended:?}")],
             }
         }
-        Err(errno) => vec![name_of(errno)],
+        Err(errno) => vec![format!("fork: {}", name_of(errno))],
     }
 }
 
@@ -104,6 +104,6 @@ fn status_of(path: &str) -> Result<Result<i32, Errno>, String> {
             Ok(WaitStatus::Exited(_, status)) => Ok(Err(Errno::from_raw(status - NOT_EXECUTED))),
             other => Err(format!("{other:?}")),
         },
-        Err(errno) => Err(name_of(errno)),
+        Err(errno) => Err(format!("fork: {}", name_of(errno))),
     }
 }

@@ -3,6 +3,7 @@
 use crate::cli::{LedgerPlace, RunArgs};
 use crate::error::{Error, call};
 use crate::host::{Facts, real_path};
+use crate::install::undo;
 use crate::ledger::{Ledger, LedgerTarget, RunId, control_path_is_safe};
 use crate::plan::Plan;
 use crate::policy::Policy;
@@ -28,7 +29,9 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
     let Some(identity) = &plan.identity else { return Ok(()) };
     let ledger = match args.policy.ledger_place() {
         Some(LedgerPlace::Path(path)) => Some(std::path::absolute(path).map_err(call("getcwd"))?),
-        _ => None,
+        Some(LedgerPlace::Descriptor(_)) => None,
+        // Whatever the run's name will be; for others than root the place lies in their own home.
+        None => (facts.uid == 0).then(|| Path::new(undo::DIRECTORY).join("RUN.jsonl")),
     };
     let files = [("policy file", plan.policy.file.clone()), ("program", facts.executable.clone()), ("ledger", ledger)];
     for (what, path) in files.into_iter().filter_map(|(what, path)| Some((what, path?))) {

@@ -52,10 +52,9 @@ pub fn settle(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
         }
     }
     for fd in others().filter(|fd| *fd > 2) {
-        match sys::adopt_inherited(fd) {
-            Ok(held) => drop(held),
-            // The listing's own again.
-            Err(_) => {}
+        // The listing's own is closed already.
+        if let Ok(held) = sys::adopt_inherited(fd) {
+            drop(held);
         }
     }
     Ok(())

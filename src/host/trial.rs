@@ -1,0 +1,72 @@
+//! What can only be known by doing it: each call that the stage and the confinement will make is made in a child that ends
+//! with it.
+
+use super::{HostError, failed};
+use crate::confine::landlock;
+use crate::install::mounts;
+use crate::sys::{self, Fork, MountAttr};
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, open};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::Mode;
+use nix::sys::wait::waitpid;
+use nix::unistd::{pipe2, read, write};
+use std::os::fd::AsFd;
+
+/// What a child could do.
+pub(super) struct Tried {
+    /// Whether a mount namespace can be made and its mounts changed; else which call was refused, and how.
+    pub mounts: Result<(), String>,
+    /// Whether Landlock's scopes could be put in force.
+    pub scopes: bool,
+}
+
+/// Tries what the stage and the confinement will do, in a child that ends with it.
+pub(super) fn try_mounts_and_scopes() -> Result<Tried, HostError> {
+    let (report, answer) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
+    match sys::fork_single_threaded().map_err(failed("fork"))? {
+        Fork::Child => {
+            let (step, errno) = try_mounts().err().unwrap_or((0, Errno::UnknownErrno));
+            let scopes = nix::sys::prctl::set_no_new_privs().is_ok() && landlock::restrict_scopes().is_ok();
+            let told = write(&answer, &[step, errno as i32 as u8, u8::from(scopes)]);
+            sys::exit_now(i32::from(told != Ok(3)));
+        }
+        Fork::Parent(child) => {
+            drop(answer);
+            let mut told = [0; 3];
+            let length = read(&report, &mut told).map_err(failed("read"))?;
+            waitpid(child, None).map_err(failed("waitpid"))?;
+            let step = STEPS.get(usize::from(told[0]));
+            let mounts = match (length, told[0], step) {
+                (3, 0, _) => Ok(()),
+                (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
+                _ => Err("the child that tried ended early".into()),
+            };
+            Ok(Tried { mounts, scopes: length == 3 && told[2] == 1 })
+        }
+    }
+}
+
+fn cause(step: &str, errno: Errno) -> String {
+    match (step, errno) {
+        // Only a mount's own root takes a change of propagation: after chroot(2) alone, / is none.
+        ("mount", Errno::EINVAL) => "the root directory is no mount point".into(),
+        _ => format!("{step}: {errno}"),
+    }
+}
+
+const STEPS: [&str; 9] =
+    ["", "unshare", "mount", "open_tree", "mount_setattr", "fsmount", "open /proc", "move_mount", "umount2"];
+
+fn try_mounts() -> Result<(), (u8, Errno)> {
+    let at = |step: u8| move |errno| (step, errno);
+    mounts::unshare_mounts().map_err(at(1))?;
+    mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
+    let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
+    let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };
+    sys::mount_setattr(tree.as_fd(), false, &attr).map_err(at(4))?;
+    let scratch = sys::new_tmpfs(0o700, 0).map_err(at(5))?;
+    let point = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(at(6))?;
+    sys::move_mount(scratch.as_fd(), point.as_fd()).map_err(at(7))?;
+    umount2("/proc", MntFlags::MNT_DETACH).map_err(at(8))
+}

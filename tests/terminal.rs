@@ -1,0 +1,307 @@
+//! The terminal is shared with the command under working job control, and nothing can be pushed into it.
+
+mod common;
+mod living;
+
+use common::{Fence, NOBODY, RINGFENCE};
+use living::{PATIENCE, until};
+use nix::pty::openpty;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// Someone at a terminal: what they see, and what they type.
+struct Console {
+    child: Child,
+    keyboard: File,
+    screen: Arc<(Mutex<String>, Condvar)>,
+    /// How much of the screen has been read.
+    read: usize,
+    terminal: OwnedFd,
+}
+
+impl Console {
+    /// Starts a command as the leader of a session on a terminal of the box.
+    fn of(fence: &Fence, command: Command) -> Console {
+        let pty = fence.world.inside().run(|| openpty(None, None)).expect("a pseudoterminal");
+        let mut session = fence.world.command("setsid");
+        session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
+        let stdio = || Stdio::from(pty.slave.try_clone().expect("dup"));
+        session.stdin(stdio()).stdout(stdio()).stderr(stdio());
+        let child = fence.world.spawn(session).expect("setsid(1) starts");
+        let screen = Arc::new((Mutex::new(String::new()), Condvar::new()));
+        let (shown, mut output) = (screen.clone(), File::from(pty.master.try_clone().expect("dup")));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut bytes) {
+                shown.0.lock().expect("no panic").push_str(&String::from_utf8_lossy(&bytes[..length]));
+                shown.1.notify_all();
+            }
+        });
+        Console { child, keyboard: File::from(pty.master), screen, read: 0, terminal: pty.slave }
+    }
+
+    /// An interactive shell that echoes nothing and prompts with `$ `.
+    fn shell(fence: &Fence) -> Console {
+        let mut bash = fence.world.command("bash");
+        bash.args(["--norc", "--noediting", "-i"]);
+        let mut console = Console::of(fence, bash);
+        console.type_in("stty -echo; PS1=; PS2=; bind 2>/dev/null; set -b; echo sh''ell\n");
+        console.see("shell");
+        console
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).expect("the terminal takes it");
+    }
+
+    /// Waits for a text after all that was waited for before.
+    fn see(&mut self, text: &str) -> String {
+        let (screen, deadline) = (self.screen.clone(), Instant::now() + PATIENCE);
+        let mut shown = screen.0.lock().expect("no panic");
+        loop {
+            if let Some(at) = shown[self.read..].find(text) {
+                let before = shown[self.read..self.read + at].to_owned();
+                self.read += at + text.len();
+                return before;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no {text:?} after {:?} in {:?}", &shown[..self.read], &shown[self.read..]);
+            shown = screen.1.wait_timeout(shown, left).expect("no panic").0;
+        }
+    }
+
+    fn end(mut self) {
+        self.type_in("exit\n");
+        until("the shell's end", || self.child.try_wait().expect("wait").is_some());
+    }
+}
+
+/// Tells of signals and of lines, until a line says `quit`; its status is the number of interrupts.
+const TELLER: &str = r#"$| = 1; my $n = 0; $SIG{INT} = sub { $n++; print "int $n;\n" }; $SIG{CONT} = sub { print "cont;\n" };
+    $SIG{WINCH} = sub { print "size ", `stty size </dev/tty`, ";\n" }; print "ready;\n";
+    while (1) { my $l = <STDIN>; if (!defined $l) { last if eof(STDIN) && !$!{EINTR}; next } print "line $l;\n"; last if $l eq "quit\n" } exit $n"#;
+
+fn fenced(rest: &str) -> String {
+    format!("{RINGFENCE} run --policy nist-high --leftovers kill -- {rest}")
+}
+
+fn teller(fence: &Fence) -> String {
+    fence.world.write("/srv/teller", TELLER, 0o644);
+    fenced("perl /srv/teller")
+}
+
+#[test]
+fn an_interrupt_reaches_the_command_once_and_nobody_else() {
+    let fence = Fence::new();
+    let mut console = Console::shell(&fence);
+    let command = teller(&fence);
+    console.type_in(&format!("{command}; echo status=$?.\n"));
+    console.see("ready;");
+    for n in 1..=3 {
+        console.type_in("\x03");
+        console.see(&format!("int {n};"));
+    }
+    console.type_in("quit\n");
+    console.see("status=3.");
+    // A command that does not catch it ends by it, and the shell has the terminal back.
+    console.type_in(&format!("{}; echo status=$?.\n", fenced("bash -c 'echo up; exec sleep 600'")));
+    console.see("up");
+    console.type_in("\x03");
+    console.see("status=130.");
+    console.end();
+    assert_eq!(fence.world.processes(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_stop_is_the_shells_to_see_and_to_undo() {
+    let fence = Fence::new();
+    let mut console = Console::shell(&fence);
+    let command = teller(&fence);
+    console.type_in(&format!("{command}\n"));
+    console.see("ready;");
+    console.type_in("\x1a");
+    console.see("Stopped");
+    console.type_in("jobs; echo list''ed\n");
+    assert!(console.see("listed").contains("Stopped"));
+    console.type_in("fg\n");
+    console.see("cont;");
+    console.type_in("one\n");
+    console.see("line one");
+    // Once more, and on in the background: the terminal stays with the shell.
+    console.type_in("\x1a");
+    console.see("Stopped");
+    console.type_in("bg\n");
+    console.see("cont;");
+    console.type_in("echo the she''ll reads\n");
+    console.see("the shell reads");
+    // There it reads from the terminal, which is not its own: it is stopped for that, and so is the job.
+    console.see("Stopped");
+    console.type_in("fg\n");
+    console.see("cont;");
+    console.type_in("quit\n");
+    console.see("line quit");
+    console.type_in("echo status=$?.\n");
+    console.see("status=0.");
+    console.end();
+}
+
+#[test]
+fn a_job_of_the_background_leaves_the_terminal_alone_and_can_be_brought_forward() {
+    let fence = Fence::new();
+    let mut console = Console::shell(&fence);
+    let command = teller(&fence);
+    console.type_in(&format!("{} &\n", fenced("bash -c 'echo up; sleep 0.5; exit 4'")));
+    console.see("up");
+    console.type_in("wait %1; echo status=$?. ; read -r line; echo \"the shell reads $line\"\n");
+    console.see("status=4.");
+    console.type_in("text\n");
+    console.see("the shell reads text");
+    console.type_in(&format!("{command} &\n"));
+    console.see("ready;");
+    console.type_in("fg\n");
+    console.see("perl /srv/teller");
+    console.type_in("one\n");
+    console.see("line one");
+    console.type_in("\x03");
+    console.see("int 1;");
+    console.type_in("quit\n");
+    console.see("line quit");
+    console.type_in("echo status=$?.\n");
+    console.see("status=1.");
+    console.end();
+}
+
+#[test]
+fn a_pipeline_and_a_script_keep_the_terminal_for_all_of_them() {
+    let fence = Fence::new();
+    let mut console = Console::shell(&fence);
+    teller(&fence);
+    // Both ends read from the terminal, in turn.
+    let reader = "perl -e '$| = 1; while (<STDIN>) { last if /asked/ } open T, \"</dev/tty\"; print \"typed \", scalar <T>; print <STDIN>'";
+    let asker = "perl -e '$| = 1; print \"asked\\n\"; close STDOUT; sleep 1; open T, \"</dev/tty\" or die; print STDERR \"command \", scalar <T>'";
+    console.type_in(&format!("{} | {reader}; echo status=${{PIPESTATUS[0]}}.\n", fenced(asker)));
+    std::thread::sleep(Duration::from_millis(100));
+    console.type_in("first\n");
+    console.see("first");
+    console.type_in("second\n");
+    console.see("second");
+    console.see("status=0.");
+    // An interrupt reaches each of them, and the command once.
+    console.type_in(&format!(
+        "{} | perl -e '$SIG{{INT}} = sub {{ print STDERR \"other;\\n\" }}; while (<STDIN>) {{ print }}'; echo over.\n",
+        fenced("perl /srv/teller")
+    ));
+    console.see("ready;");
+    console.type_in("\x03");
+    console.see("other;");
+    console.type_in("one\nquit\n");
+    let shown = console.see("over.");
+    let all = console.screen.0.lock().expect("no panic").clone();
+    let since_ready = all.rsplit("ready;").next().unwrap_or_default();
+    assert_eq!(since_ready.matches("int 1;").count(), 1, "{shown}");
+    assert!(!since_ready.contains("int 2;"), "{shown}");
+    // In a script everything stops and goes on together.
+    fence.world.write("/srv/script", format!("{}\necho script=$?.\n", fenced("perl /srv/teller")), 0o644);
+    console.type_in("bash /srv/script\n");
+    console.see("ready;");
+    console.type_in("\x1a");
+    console.see("Stopped");
+    console.type_in("fg\n");
+    console.see("cont;");
+    console.type_in("quit\n");
+    console.see("script=0.");
+    console.end();
+}
+
+#[test]
+fn the_foreground_is_given_back() {
+    let fence = Fence::new();
+    // A parent with job control of its own that does not take the terminal back by itself.
+    let parent = format!(
+        r#"use POSIX; $| = 1; $SIG{{TTOU}} = q(IGNORE);
+        for my $command ('true', 'exit 3', 'kill -9 $$', 'sleep 600') {{
+            my $pid = fork // die;
+            if (!$pid) {{ setpgid(0, 0); tcsetpgrp(0, $$); exec qw({RINGFENCE} run --policy nist-high --leftovers kill -- bash -c), "echo up; $command" }}
+            if ($command =~ /sleep/) {{ sleep 1; kill TERM => $pid }}
+            waitpid $pid, 0; print $command, " ", tcgetpgrp(0) == $pid ? "given back" : "kept", ";\n";
+        }}"#
+    );
+    let mut perl = fence.world.command("perl");
+    perl.args(["-e", &parent]);
+    let mut console = Console::of(&fence, perl);
+    for command in ["true", "exit 3", "kill -9 $$", "sleep 600"] {
+        console.see("up");
+        console.see(&format!("{command} given back;"));
+    }
+}
+
+#[test]
+fn without_a_shell_above_nothing_is_stopped_for_good() {
+    let fence = Fence::new();
+    teller(&fence);
+    let mut command = fence.world.command(RINGFENCE);
+    command.args(["run", "--policy", "nist-high", "--", "perl", "/srv/teller"]);
+    let mut console = Console::of(&fence, command);
+    console.see("ready;");
+    console.type_in("\x1a");
+    console.see("cont;");
+    console.type_in("quit\n");
+    console.see("line quit");
+    until("the end", || console.child.try_wait().expect("wait").is_some());
+}
+
+#[test]
+fn the_window_size_reaches_the_command() {
+    let fence = Fence::new();
+    let mut console = Console::shell(&fence);
+    let command = teller(&fence);
+    console.type_in(&format!("{command}\n"));
+    console.see("ready;");
+    for (rows, columns) in [(33, 77), (51, 132)] {
+        let mut stty = fence.world.command("stty");
+        stty.args(["rows", &rows.to_string(), "cols", &columns.to_string()]);
+        stty.stdin(Stdio::from(console.terminal.try_clone().expect("dup")));
+        assert!(fence.world.spawn(stty).expect("stty(1) starts").wait().expect("wait").success());
+        console.see(&format!("size {rows} {columns}"));
+    }
+    console.type_in("quit\n");
+    console.see("line quit");
+    console.end();
+}
+
+#[test]
+fn nothing_can_be_pushed_into_the_terminal() {
+    let fence = Fence::new();
+    // TIOCSTI on each descriptor and on /dev/tty, with the request as it is and with bits that the kernel does not look at;
+    // the others are to be refused as well, whatever terminal this is.
+    let push = r#"open T, "+</dev/tty"; $| = 1;
+        for my $fd (0, 1, 2, fileno T) { for my $high (0, 1 << 32, 0xffff << 40) { for my $byte (split //, "echo pushed\n") {
+            my $c = $byte; my $r = syscall(16, $fd, 0x5412 + $high, $c); $seen{$r < 0 ? "$!" : "pushed"}++ } } }
+        my $b = "\3"; for my $high (0, 1 << 32) { $linux{syscall(16, 0, 0x541c + $high, $b) < 0 ? "$!" : "taken"}++ }
+        print "push=", join("+", sort keys %seen), ".\nlinux=", join("+", sort keys %linux), ".\n";"#;
+    fence.world.write("/srv/push", push, 0o644);
+    let legacy = fence.as_root("cat /proc/sys/dev/tty/legacy_tiocsti 2>/dev/null || echo 1").out;
+    assert_eq!(legacy.trim(), "1", "the vector is live on this kernel (sysctl dev.tty.legacy_tiocsti)");
+    let mut console = Console::shell(&fence);
+    console.type_in(&format!(
+        "chmod 666 /dev/tty; setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups perl /srv/push; echo over.\n"
+    ));
+    assert!(console.see("over.").contains("push=pushed."));
+    // What was pushed runs in the shell.
+    console.see("\npushed\r\n");
+    console.type_in("echo set''tled\n");
+    console.see("settled");
+    console.type_in(&format!("{}; echo over.\n", fenced("perl /srv/push")));
+    let shown = console.see("over.");
+    assert!(
+        shown.contains("push=Operation not permitted.") && shown.contains("linux=Operation not permitted."),
+        "{shown}"
+    );
+    console.type_in("echo set''tled\n");
+    assert!(!console.see("settled").contains("pushed"));
+    console.end();
+}
