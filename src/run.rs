@@ -21,6 +21,7 @@ use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
 use crate::sys;
+use nix::unistd::Pid;
 use session::Session;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -275,12 +276,11 @@ impl Probed {
         let session = &mut self.session;
         session.launch()?;
         let launched = session.await_notice(Some(LAUNCHING), |notice| match notice {
-            Notice::Launched { pid: _ } => Some(Ok(())),
+            Notice::Launched { pid } => Some(Ok(Pid::from_raw(pid))),
             Notice::NotLaunched(failure) => Some(Err(failure)),
             _ => None,
         })?;
-        launched?;
-        session.command_runs()
+        session.command_runs(launched?)
     }
 }
 

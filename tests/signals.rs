@@ -16,7 +16,10 @@ const FLAGS: [&str; 2] = ["--policy", "nist-high"];
 /// Tells of each signal it gets, until its input ends. What was blocked stays pending until it is ready for it.
 const TELLER: &str = r#"
 use POSIX ":signal_h"; $| = 1;
-for my $name (qw(HUP INT QUIT USR1 USR2 TERM CONT WINCH TSTP)) { $SIG{$name} = sub { print "$_[0]\n" } }
+# By sigaction handlers run at once; by %SIG one that comes just before a read would wait for its end.
+for my $signal (SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCONT, 28) {
+    sigaction($signal, POSIX::SigAction->new(sub { print "$_[0]\n" }));
+}
 sigprocmask(SIG_SETMASK, POSIX::SigSet->new());
 print "ready\n";
 while (1) { my $n = sysread(STDIN, my $byte, 1); last if defined $n && $n == 0 }

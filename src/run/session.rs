@@ -13,7 +13,7 @@ use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
 use crate::supervise::{AbortCause, Watchman};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::getpid;
+use nix::unistd::{Pid, getpid};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -135,9 +135,9 @@ impl Session {
     }
 
     /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.
-    pub fn command_runs(&mut self) -> Result<(), Error> {
+    pub fn command_runs(&mut self, command: Pid) -> Result<(), Error> {
         self.started = true;
-        self.watchman.command_runs();
+        self.watchman.command_runs(command);
         release_input_and_output().map(drop).map_err(call("dup2"))
     }
 

@@ -65,6 +65,7 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> AbortCause {
 pub struct Watchman {
     signals: Signals,
     job: JobControl,
+    command: Option<Pid>,
 }
 
 impl Watchman {
@@ -72,7 +73,7 @@ impl Watchman {
     /// dies would leave is from here on this process's to end.
     pub fn new() -> Result<Watchman, AbortCause> {
         set_child_subreaper(true).map_err(failed("prctl PR_SET_CHILD_SUBREAPER"))?;
-        Ok(Watchman { signals: Signals::new()?, job: JobControl::new() })
+        Ok(Watchman { signals: Signals::new()?, job: JobControl::new(), command: None })
     }
 
     /// Waits for a notice of the stage that `wanted` picks, while evidence is taken in and signals are forwarded.
@@ -164,6 +165,8 @@ impl Watchman {
                 Meaning::Forward(number) if number == Signal::SIGCONT as i32 && self.job.lend_if_ours() => {
                     send(installation, &Order::Continue { in_foreground: true })?;
                 }
+                // It is the whole group's, and has reached the command there; a second one, late, would undo a later stop.
+                Meaning::Forward(number) if number == Signal::SIGCONT as i32 && self.job.shares_group() => {}
                 Meaning::Forward(number) => send(installation, &Order::Signal(number))?,
                 Meaning::EndLeftovers => send(installation, &END)?,
                 Meaning::Nothing => {}
@@ -173,7 +176,8 @@ impl Watchman {
     }
 
     fn stop_with_command(&mut self, signal: i32, installation: &Installation) -> Result<(), AbortCause> {
-        match self.job.stop_with_command(signal).map_err(failed("job control"))? {
+        let Some(command) = self.command else { return Ok(()) };
+        match self.job.stop_with_command(command, signal).map_err(failed("job control"))? {
             AfterStop::Nothing => Ok(()),
             AfterStop::Continue { in_foreground } => send(installation, &Order::Continue { in_foreground }),
             AfterStop::Pass => send(installation, &Order::Signal(Signal::SIGCONT as i32)),
@@ -186,7 +190,8 @@ impl Watchman {
     }
 
     /// From here on there is a command to pass signals to.
-    pub fn command_runs(&mut self) {
+    pub fn command_runs(&mut self, command: Pid) {
+        self.command = Some(command);
         self.signals.command_runs();
     }
 

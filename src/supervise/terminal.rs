@@ -79,7 +79,7 @@ pub enum AfterStop {
         /// In the terminal's foreground.
         in_foreground: bool,
     },
-    /// It has gone on with the caller's process group, or is to be told alone.
+    /// Let it alone go on.
     Pass,
 }
 
@@ -124,7 +124,7 @@ impl JobControl {
     }
 
     /// The command was stopped by `signal`: under a shell with job control this process stops too, and goes on with it.
-    pub fn stop_with_command(&mut self, signal: i32) -> Result<AfterStop, Errno> {
+    pub fn stop_with_command(&mut self, command: Pid, signal: i32) -> Result<AfterStop, Errno> {
         let by_reach_for_terminal = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|s| *s as i32 == signal);
         if by_reach_for_terminal && self.lend_if_ours() {
             return Ok(AfterStop::Continue { in_foreground: true });
@@ -143,15 +143,14 @@ impl JobControl {
             terminal.give_to(terminal.ours)?;
             self.lent = false;
         }
+        if self.shares_group() {
+            stop_unless_continued(command)?;
+            // Whoever let the group go on let the command go on with it.
+            return Ok(AfterStop::Nothing);
+        }
         kill(getpid(), Signal::SIGSTOP)?;
         // Running again. The signal that did it is ours, not the command's.
-        let mut continued = SigSet::empty();
-        continued.add(Signal::SIGCONT);
-        let drained = SignalFd::with_flags(&continued, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        while drained.read_signal()?.is_some() {}
-        if self.shares_group() {
-            return Ok(AfterStop::Pass);
-        }
+        take_continued()?;
         self.lent = terminal.is_ours();
         Ok(AfterStop::Continue { in_foreground: self.lent })
     }
@@ -169,6 +168,40 @@ impl Default for JobControl {
     fn default() -> JobControl {
         JobControl::new()
     }
+}
+
+/// Takes SIGCONT away, if it is pending. Returns whether it was.
+fn take_continued() -> Result<bool, Errno> {
+    let mut continued = SigSet::empty();
+    continued.add(Signal::SIGCONT);
+    let pending = SignalFd::with_flags(&continued, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let mut taken = false;
+    while pending.read_signal()?.is_some() {
+        taken = true;
+    }
+    Ok(taken)
+}
+
+/// Stops this process, unless the process group that it shares with the command has been let go on already: the shell sees
+/// the others of the group stop before us, and does not wait for us. A pending SIGTSTP is taken back by a SIGCONT (signal(7)),
+/// so that one which comes after the look is not missed either.
+fn stop_unless_continued(command: Pid) -> Result<(), Errno> {
+    if take_continued()? {
+        return Ok(());
+    }
+    kill(getpid(), Signal::SIGTSTP)?;
+    let still_stopped = processes::all().iter().any(|process| process.pid == command && process.stopped);
+    let mut stop = SigSet::empty();
+    stop.add(Signal::SIGTSTP);
+    if still_stopped {
+        stop.thread_unblock()?;
+        // Stopped here, for as long as it takes.
+        stop.thread_block()?;
+    } else {
+        let pending = SignalFd::with_flags(&stop, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        while pending.read_signal()?.is_some() {}
+    }
+    take_continued().map(drop)
 }
 
 /// Whether our process group has no parent in the session that could let it go on after a stop (setpgid(2)).
