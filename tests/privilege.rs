@@ -240,14 +240,16 @@ fn the_launchers_keys_are_neither_found_nor_altered() {
             let line = said.out.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(' '));
             line.unwrap_or_else(|| panic!("{what}: {said}")).to_owned()
         };
+        // Where privilege is locked nobody is asked for keys: those of a uid are shared by all containers of the machine.
+        let locked = |otherwise| if level == "non-root" { otherwise } else { "ENOSYS" };
         for what in ["search", "search-logon", "search-joined"] {
-            assert_eq!(answer(what), "ENOKEY", "{level} {what}: {said}");
+            assert_eq!(answer(what), locked("ENOKEY"), "{level} {what}: {said}");
         }
         for what in ["read", "describe", "link", "update", "revoke"] {
-            assert_eq!(answer(what), "EACCES", "{level} {what}: {said}");
+            assert_eq!(answer(what), locked("EACCES"), "{level} {what}: {said}");
         }
         // Its own session keyring is its own to clear.
-        assert_eq!(answer("clear-own"), "ok", "{level}: {said}");
+        assert_eq!(answer("clear-own"), locked("ok"), "{level}: {said}");
         assert!(said.out.contains("\n0\n"), "{level}: nothing of the launcher's in /proc/keys: {said}");
         assert_eq!(
             (answer("afterwards").as_str(), answer("afterwards-search").as_str()),

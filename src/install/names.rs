@@ -29,26 +29,33 @@ pub fn take(name: &str) -> Result<Option<Name>, (&'static str, Errno)> {
     // After our own is there, so that of two at least one sees the other.
     let user = geteuid().as_raw();
     let others = held().map_err(failed("sock_diag"))?;
-    let taken = others.iter().any(|(other, uid)| {
-        let same = other.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"));
-        same && *other != full.as_bytes() && uid.is_none_or(|uid| uid == user)
+    let taken = others.iter().any(|other| {
+        let same = other.name.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"));
+        same && other.name != full.as_bytes() && other.uid.is_none_or(|uid| uid == user)
     });
     Ok((!taken).then_some(Name(fd)))
 }
 
-/// An abstract name with the uid of its socket, where the kernel tells.
-type Held = (Vec<u8>, Option<u32>);
+/// An abstract name that is bound.
+struct Held {
+    name: Vec<u8>,
+    /// Whose the socket is, where the kernel tells.
+    uid: Option<u32>,
+}
 
 /// Every abstract name of the network namespace.
 fn held() -> Result<Vec<Held>, Errno> {
     let errno = |e: io::Error| Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO));
     match diagnosed() {
-        Ok(names) => Ok(names.into_iter().map(|(name, uid)| (name, Some(uid))).collect()),
+        Ok(names) => Ok(names),
         // The kernel has no unix_diag, or a container's filter refuses its sockets.
         Err(_) => {
             let table = std::fs::read("/proc/net/unix").map_err(errno)?;
-            let path = |line: &[u8]| Some((line[line.windows(2).position(|pair| pair == b" @")? + 2..].to_vec(), None));
-            Ok(table.split(|byte| *byte == b'\n').filter_map(path).collect())
+            let held = |line: &[u8]| {
+                let at = line.windows(2).position(|pair| pair == b" @")?;
+                Some(Held { name: line[at + 2..].to_vec(), uid: None })
+            };
+            Ok(table.split(|byte| *byte == b'\n').filter_map(held).collect())
         }
     }
 }
@@ -65,7 +72,7 @@ const REQUEST: usize = 24;
 const ANSWER: usize = 16;
 
 /// Asks the kernel for the unix sockets of the network namespace.
-fn diagnosed() -> io::Result<Vec<(Vec<u8>, u32)>> {
+fn diagnosed() -> io::Result<Vec<Held>> {
     let channel = Socket::new(NETLINK_SOCK_DIAG)?;
     let mut request = Vec::with_capacity(NETLINK_HEADER + REQUEST);
     request.extend_from_slice(&((NETLINK_HEADER + REQUEST) as u32).to_ne_bytes());
@@ -107,8 +114,8 @@ fn messages(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// An abstract socket's name and uid.
-fn answer(message: &[u8]) -> Option<(Vec<u8>, u32)> {
+/// What a message says of an abstract socket.
+fn answer(message: &[u8]) -> Option<Held> {
     let mut rest = message.get(NETLINK_HEADER + ANSWER..)?;
     let (mut name, mut uid) = (None, None);
     while let Some(&[l0, l1, k0, k1]) = rest.first_chunk::<4>() {
@@ -121,7 +128,7 @@ fn answer(message: &[u8]) -> Option<(Vec<u8>, u32)> {
         }
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Some((name?, uid?))
+    Some(Held { name: name?, uid: Some(uid?) })
 }
 
 #[cfg(test)]
