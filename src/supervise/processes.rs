@@ -71,9 +71,13 @@ pub fn descendants(processes: &[Process], root: Pid, spared: &[Pid]) -> Vec<Proc
     descendants
 }
 
-/// The children of a process.
+/// The children of a process that has one thread. The kernel lists them (proc_pid_children(5), CONFIG_PROC_CHILDREN); where
+/// it doesn't, the whole table is read.
 pub fn children_of(parent: Pid) -> Vec<Pid> {
-    all().into_iter().filter(|process| process.parent == parent).map(|process| process.pid).collect()
+    match std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
+        Ok(list) => list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect(),
+        Err(_) => all().into_iter().filter(|process| process.parent == parent).map(|process| process.pid).collect(),
+    }
 }
 
 #[cfg(test)]
