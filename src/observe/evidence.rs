@@ -134,7 +134,7 @@ impl Evidence {
         if received.rejected > 0 {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
-        let none = received.reports.is_empty();
+        let (none, mut ended) = (received.reports.is_empty(), received.closed);
         for (id, report) in received.reports {
             if !self.recording {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
@@ -147,9 +147,15 @@ impl Evidence {
                 // Before the answer, which may be what lets the next request come.
                 hold_while_losing(reports, &mut self.holding, ledger)?;
             }
-            reports.acknowledge(id)?;
+            match reports.acknowledge(id) {
+                // It has died with its reports under way: they are recorded all the same.
+                Err(gone) if matches!(gone.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
+                    ended = true;
+                }
+                outcome => outcome?,
+            }
         }
-        if received.closed {
+        if ended {
             return Err(EvidenceError::ProxyEnded);
         }
         Ok(!none)
