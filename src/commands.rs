@@ -50,8 +50,8 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
         (Some(user), _) => Some(databases.named(&user.to_string())?),
         // The one that a run would take now.
         (None, _) => {
-            let (uid, _held) = reserve::command_uid(&databases, &reserve::busy_uids())?;
-            Some(databases.dedicated(uid))
+            let numbers = reserve::numbers(&databases, &reserve::busy_uids(), true, false)?;
+            numbers.command.map(|uid| databases.dedicated(uid))
         }
     };
     let facts = Facts::gather(&policy, databases, identity, true)?;

@@ -8,7 +8,7 @@ mod session;
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
-use crate::host::{Facts, NET_ADMIN};
+use crate::host::Facts;
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve::{self, Reservation};
@@ -20,7 +20,6 @@ use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
-use crate::sys;
 use nix::unistd::Pid;
 use session::Session;
 use std::collections::BTreeSet;
@@ -90,6 +89,7 @@ struct Loaded<'a> {
     run: RunId,
     databases: Databases,
     identity: Option<Identity>,
+    proxy_uid: Option<u32>,
     busy: BTreeSet<u32>,
     held: Vec<Reservation>,
 }
@@ -114,6 +114,7 @@ impl<'a> Loaded<'a> {
             run,
             databases,
             identity: None,
+            proxy_uid: None,
             busy: BTreeSet::new(),
             held: Vec::new(),
         };
@@ -128,33 +129,31 @@ impl<'a> Loaded<'a> {
             return Ok(());
         }
         self.busy = reserve::busy_uids();
-        // Without the capability no table can be looked at; where the policy needs a wall, the plan says what is missing.
-        if sys::capget().map_err(call("capget"))?.effective >> NET_ADMIN & 1 == 1 {
-            reserve::clear_stale_walls(&mut self.busy)?;
-        }
+        reserve::clear_stale_walls(&mut self.busy)?;
         undo::put_back_for_the_dead(&self.busy)?;
-        match &self.policy.privilege.user {
-            Some(user) => {
-                let identity = self.databases.named(&user.to_string())?;
-                self.held.push(reserve::named_uid(identity.uid.as_raw())?);
-                self.identity = Some(identity);
-            }
-            None => {
-                let (uid, held) = reserve::command_uid(&self.databases, &self.busy)?;
-                self.held.push(held);
-                self.identity = Some(self.databases.dedicated(uid));
-            }
+        let user = self.policy.privilege.user.as_ref();
+        if let Some(user) = user {
+            let identity = self.databases.named(&user.to_string())?;
+            self.held.push(reserve::named_uid(identity.uid.as_raw())?);
+            self.identity = Some(identity);
         }
+        let proxied = self.policy.postures().network > Posture::Open;
+        let numbers = reserve::numbers(&self.databases, &self.busy, user.is_none(), proxied)?;
+        if let Some(uid) = numbers.command {
+            self.identity = Some(self.databases.dedicated(uid));
+        }
+        self.proxy_uid = numbers.proxy;
+        self.held.extend(numbers.held);
         Ok(())
     }
 
     fn plan(self) -> Result<Planned<'a>, Error> {
-        let Loaded { args, policy, invocation, run, databases, identity, busy, held } = self;
+        let Loaded { args, policy, invocation, run, databases, identity, proxy_uid, held, .. } = self;
         let facts = Facts::gather(&policy, databases, identity, false)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks)?;
         control_files::check(&plan, &facts, args)?;
-        Ok(Planned { args, plan, facts, invocation, run, busy, held })
+        Ok(Planned { args, plan, facts, invocation, run, proxy_uid, held })
     }
 }
 
@@ -165,7 +164,7 @@ struct Planned<'a> {
     facts: Facts,
     invocation: Invocation,
     run: RunId,
-    busy: BTreeSet<u32>,
+    proxy_uid: Option<u32>,
     held: Vec<Reservation>,
 }
 
@@ -182,7 +181,7 @@ impl Planned<'_> {
             return Err(session.fail(error));
         }
         let run = self.run.as_str();
-        let put_up = session.installation.put_up(run, &self.plan, &self.facts, &self.busy, &self.invocation);
+        let put_up = session.installation.put_up(run, &self.plan, &self.facts, self.proxy_uid, &self.invocation);
         match put_up.map_err(Error::from).and_then(|()| session.await_stage()) {
             Ok(()) => Ok(Installed { session, leftovers: Leaving::of(&self.plan.policy, self.facts.is_init) }),
             Err(error) => Err(session.fail(error)),

@@ -29,6 +29,7 @@ use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
+use account::AccountError;
 use account::Identity;
 use firewall::{FirewallError, Wall, WallSpec, Watch};
 use ipnet::IpNet;
@@ -39,7 +40,6 @@ use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
 pub use stage_process::StageProcess;
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -152,7 +152,7 @@ impl Installation {
         run: &str,
         plan: &Plan,
         facts: &Facts,
-        busy: &BTreeSet<u32>,
+        proxy_uid: Option<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
         if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
@@ -163,7 +163,8 @@ impl Installation {
         self.take_workspaces(run, plan)?;
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
-            let process = proxy::start(proxy, &facts.databases, busy)?;
+            let uid = proxy_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
+            let process = proxy::start(proxy, uid)?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }

@@ -1,9 +1,8 @@
 //! The proxy process: forked while there is one thread, stripped of everything but its listener and its channel, and only
 //! then let near what hostile clients send.
 
-use super::account::Databases;
 use super::firewall::rules::PROXIES;
-use super::reserve::{self, Reservation, ReserveError};
+use super::reserve::ReserveError;
 use crate::confine::seccomp::{self, FilterError};
 use crate::mutation;
 use crate::plan::ProxyPlan;
@@ -16,7 +15,6 @@ use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetA
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Pid, Uid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
-use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,8 +29,6 @@ pub struct ProxyProcess {
     reports: Option<ReportReceiver>,
     /// Closes without a word when the process has given up what it gives up.
     stripped: OwnedFd,
-    /// Its uid's reservation.
-    _uid: Reservation,
 }
 
 /// Why there is no proxy.
@@ -77,12 +73,11 @@ fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnErro
     move |source| SpawnError::Call { call, source: source.into() }
 }
 
-/// Starts the proxy on a free port of [`PROXIES`].
-pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> Result<ProxyProcess, SpawnError> {
+/// Starts the proxy with a uid of its own on a free port of [`PROXIES`].
+pub fn start(plan: &ProxyPlan, uid: u32) -> Result<ProxyProcess, SpawnError> {
     let listener = TcpListener::bind((PROXIES, 0)).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
-    let (uid, reservation) = reserve::proxy_uid(databases, busy)?;
     let filter = seccomp::proxy_program()?;
     let (stripped, told) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
     match sys::fork_single_threaded().map_err(failed("fork"))? {
@@ -103,7 +98,7 @@ pub fn start(plan: &ProxyPlan, databases: &Databases, busy: &BTreeSet<u32>) -> R
         Fork::Parent(pid) => {
             drop(told);
             let address = SocketAddrV4::new(PROXIES, port);
-            Ok(ProxyProcess { pid, address, reports: Some(reports), stripped, _uid: reservation })
+            Ok(ProxyProcess { pid, address, reports: Some(reports), stripped })
         }
     }
 }

@@ -79,53 +79,86 @@ pub fn named_uid(uid: u32) -> Result<Reservation, ReserveError> {
     take(&uid_name(uid))?.ok_or(ReserveError::UidIsTaken { uid })
 }
 
-/// A uid for the command's dedicated account: known to no database, without a process, and not in use by another run.
-pub fn command_uid(databases: &Databases, busy: &BTreeSet<u32>) -> Result<(u32, Reservation), ReserveError> {
-    first_free(FIRST_UID..=LAST_UID, databases, busy)
+/// The uids that are a run's alone.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    /// The command's, of a dedicated account.
+    pub command: Option<u32>,
+    /// The proxy's.
+    pub proxy: Option<u32>,
+    /// What holds them.
+    pub held: Vec<Reservation>,
 }
 
-/// A uid for the proxy.
-pub fn proxy_uid(databases: &Databases, busy: &BTreeSet<u32>) -> Result<(u32, Reservation), ReserveError> {
-    first_free(FIRST_PROXY_UID..=LAST_PROXY_UID, databases, busy)
+/// Takes the numbers that a run wants: known to no database, without a process, and not in use by another run.
+pub fn numbers(
+    databases: &Databases,
+    busy: &BTreeSet<u32>,
+    command: bool,
+    proxy: bool,
+) -> Result<Numbers, ReserveError> {
+    let mut busy = busy.clone();
+    loop {
+        let mut numbers = Numbers::default();
+        if command {
+            numbers.command = Some(first_free(FIRST_UID..=LAST_UID, databases, &busy, &mut numbers.held)?);
+        }
+        if proxy {
+            numbers.proxy = Some(first_free(FIRST_PROXY_UID..=LAST_PROXY_UID, databases, &busy, &mut numbers.held)?);
+        }
+        let chosen: Vec<u32> = numbers.command.into_iter().chain(numbers.proxy).collect();
+        match mark(&chosen)? {
+            taken if taken.is_empty() => return Ok(numbers),
+            taken => busy.extend(taken),
+        }
+    }
 }
 
 fn first_free(
-    range: std::ops::RangeInclusive<u32>,
+    mut range: std::ops::RangeInclusive<u32>,
     databases: &Databases,
     busy: &BTreeSet<u32>,
-) -> Result<(u32, Reservation), ReserveError> {
-    for uid in range.filter(|uid| !busy.contains(uid) && !databases.knows_number(*uid)) {
-        if let Some(held) = take(&uid_name(uid))?
-            && mark(uid)?
-        {
-            return Ok((uid, held));
+    held: &mut Vec<Reservation>,
+) -> Result<u32, ReserveError> {
+    let free = |uid: &u32| !busy.contains(uid) && !databases.knows_number(*uid);
+    for uid in range.by_ref().filter(free) {
+        if let Some(reservation) = take(&uid_name(uid))? {
+            held.push(reservation);
+            return Ok(uid);
         }
     }
     Err(AccountError::Exhausted.into())
 }
 
-/// Marks a number as taken for runs in other network namespaces, which do not see the abstract name: as a supplementary
-/// group of this process and of all it forks, which the process table shows to all who share it. The command has none of
-/// its groups. False if another process has the mark too; then it is taken back.
-fn mark(number: u32) -> Result<bool, ReserveError> {
-    let failed = |call| move |errno| ReserveError::Call { call, name: format!("gid {number}"), errno };
+/// Marks numbers as taken for runs in other network namespaces, which do not see the abstract names: as supplementary
+/// groups of this process and of all it forks, which the process table shows to all who share it. The command has none of
+/// its groups. Returns those that another process has too; then the marks are taken back.
+fn mark(numbers: &[u32]) -> Result<Vec<u32>, ReserveError> {
+    let failed = |call| move |errno| ReserveError::Call { call, name: format!("gids {numbers:?}"), errno };
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
     let before = getgroups().map_err(failed("getgroups"))?;
-    let marked: Vec<Gid> = before.iter().copied().chain([Gid::from_raw(number)]).collect();
+    let marked: Vec<Gid> = before.iter().copied().chain(numbers.iter().copied().map(Gid::from_raw)).collect();
     match setgroups(&marked) {
         Ok(()) => {}
         // Who may not take a group may not become the command's user either; the plan says so.
-        Err(Errno::EPERM) => return Ok(true),
+        Err(Errno::EPERM) => return Ok(Vec::new()),
         Err(errno) => return Err(failed("setgroups")(errno)),
     }
-    // After the mark was set, so that of two that set it at once at least one sees the other.
-    if taken_by_others().contains(&number) {
+    // After the marks were set, so that of two that set one at once at least one sees the other.
+    let others = taken_by_others();
+    let taken: Vec<u32> = numbers.iter().copied().filter(|number| others.contains(number)).collect();
+    if !taken.is_empty() {
         setgroups(&before).map_err(failed("setgroups"))?;
-        return Ok(false);
     }
-    Ok(true)
+    Ok(taken)
 }
 
 /// The uids and supplementary groups of every process but this one.
+///
+/// Reading the table is what a run's start costs most on a machine with many processes: it is read once before the numbers
+/// are chosen and once after.
 fn taken_by_others() -> BTreeSet<u32> {
     let own = std::process::id();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();

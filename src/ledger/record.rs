@@ -187,7 +187,8 @@ pub struct Denial {
     pub errno: Option<String>,
     /// The HTTP status, where that was the answer.
     pub http_status: Option<u16>,
-    /// The rule that refused: `default-deny`, `metadata`, `private-range`, `dns`, `control-plane`, `port`, `malformed`.
+    /// The rule that refused: `default-deny`, `metadata`, `private-range`, `dns`, `control-plane`, `port`, `malformed`,
+    /// `own-address`, `address-count`, `connection-limit`, `head-deadline`.
     pub rule: String,
     /// The class of reason, in snake case: `not_allowed`, `denied_address`, `bad_authority`.
     pub reason: String,

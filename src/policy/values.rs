@@ -178,7 +178,7 @@ impl<'de> Deserialize<'de> for Loopback {
 /// Whom the command runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum User {
-    /// An account of this name, which exists or is made for the run.
+    /// An account of the image, by its name.
     Name(String),
     /// Numbers, which need no account.
     Ids {
