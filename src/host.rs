@@ -12,6 +12,7 @@ use crate::install::firewall;
 use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::policy::{Policy, Posture, Trees};
+use crate::procfs;
 use crate::proxy::Dns;
 use crate::sys;
 use nix::errno::Errno;
@@ -263,7 +264,7 @@ fn process_of(uid: u32) -> Option<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     pids.find(|pid| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = procfs::read(&format!("/proc/{pid}/status")).unwrap_or_default();
         let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
         uids.split_whitespace().any(|u| u.parse() == Ok(uid)) && !has_ended(&status)
     })

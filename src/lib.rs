@@ -37,4 +37,5 @@ pub mod channel;
 pub mod supervise;
 
 // The system calls that no crate offers safely, and nothing else that is unsafe.
+pub mod procfs;
 pub mod sys;

@@ -5,6 +5,7 @@ use super::account::{AccountError, Databases, FIRST_UID, LAST_UID};
 use super::firewall::{self, FirewallError};
 use super::names::{self, Name};
 use crate::host::NET_ADMIN;
+use crate::procfs;
 use crate::sys;
 use nix::errno::Errno;
 use nix::unistd::{Gid, getgroups, setgroups};
@@ -166,7 +167,7 @@ fn taken_by_others() -> BTreeSet<u32> {
     let mut taken = BTreeSet::new();
     for pid in pids {
         // It may have ended since the listing.
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = procfs::read(&format!("/proc/{pid}/status")).unwrap_or_default();
         if has_ended(&status) {
             continue;
         }

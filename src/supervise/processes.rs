@@ -1,5 +1,6 @@
 //! The process table, from /proc/PID/stat (proc_pid_stat(5)) and the owner of /proc/PID.
 
+use crate::procfs;
 use nix::unistd::{Pid, Uid};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +30,7 @@ pub fn all() -> Vec<Process> {
     let numbered = entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let uid = Uid::from_raw(entry.metadata().ok()?.uid());
-        parse(Pid::from_raw(pid), uid, &std::fs::read_to_string(entry.path().join("stat")).ok()?)
+        parse(Pid::from_raw(pid), uid, &procfs::read(&format!("/proc/{pid}/stat")).ok()?)
     });
     numbered.collect()
 }
