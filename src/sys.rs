@@ -132,8 +132,6 @@ pub const ATTR_RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 pub const ATTR_NOSUID: u64 = libc::MOUNT_ATTR_NOSUID;
 /// `MOUNT_ATTR_NODEV`.
 pub const ATTR_NODEV: u64 = libc::MOUNT_ATTR_NODEV;
-/// `MOUNT_ATTR_NOEXEC`.
-pub const ATTR_NOEXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
 /// `MOUNT_ATTR_IDMAP`.
 pub const ATTR_IDMAP: u64 = libc::MOUNT_ATTR_IDMAP;
 

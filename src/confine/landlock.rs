@@ -1,10 +1,7 @@
 //! Landlock's scopes (landlock(7), ABI 6): no signal to a process outside, no abstract unix socket made outside.
 
 use super::ConfineError;
-use ::landlock::{ABI, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope};
-
-/// The ABI that brought the scopes.
-pub const SCOPES_SINCE: ABI = ABI::V6;
+use ::landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope};
 
 /// Restricts the calling thread to its own Landlock domain for signals and abstract unix sockets.
 pub fn restrict_scopes() -> Result<(), ConfineError> {

@@ -16,7 +16,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A name that is held until this is dropped, in every process that inherited it.
 #[derive(Debug)]
-pub struct Name(#[allow(dead_code, reason = "held for its lifetime")] OwnedFd);
+pub struct Name {
+    _socket: OwnedFd,
+}
 
 /// Takes a name; `None` when another process of this user holds it. Of two that take it at once neither may get it.
 pub fn take(name: &str) -> Result<Option<Name>, (&'static str, Errno)> {
@@ -33,7 +35,7 @@ pub fn take(name: &str) -> Result<Option<Name>, (&'static str, Errno)> {
         let same = other.name.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"));
         same && other.name != full.as_bytes() && other.uid.is_none_or(|uid| uid == user)
     });
-    Ok((!taken).then_some(Name(fd)))
+    Ok((!taken).then_some(Name { _socket: fd }))
 }
 
 /// An abstract name that is bound.

@@ -3,7 +3,8 @@
 
 use super::account::{AccountError, Databases, FIRST_UID, LAST_UID};
 use super::firewall::{self, FirewallError};
-use super::names::{self, Name};
+use super::names;
+pub use super::names::Name as Reservation;
 use crate::host::NET_ADMIN;
 use crate::procfs;
 use crate::sys;
@@ -14,10 +15,6 @@ use std::collections::BTreeSet;
 /// The first uid given to a proxy, in a range of its own so that it is never the command's.
 const FIRST_PROXY_UID: u32 = 11001;
 const LAST_PROXY_UID: u32 = 11999;
-
-/// A name that is held until this is dropped, in every process that inherited it.
-#[derive(Debug)]
-pub struct Reservation(#[allow(dead_code, reason = "held for its lifetime")] Name);
 
 /// A call failed.
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +45,7 @@ pub enum ReserveError {
 
 /// Takes a name; `None` when another run holds it.
 fn take(name: &str) -> Result<Option<Reservation>, ReserveError> {
-    let taken = names::take(name);
-    taken.map(|held| held.map(Reservation)).map_err(|(call, errno)| ReserveError::Call {
-        call,
-        name: name.into(),
-        errno,
-    })
+    names::take(name).map_err(|(call, errno)| ReserveError::Call { call, name: name.into(), errno })
 }
 
 fn run_name(run: &str) -> String {
