@@ -2,15 +2,9 @@
 
 mod common;
 
-use common::{Ended, Fence, own_user};
+use common::{Ended, Fence, as_root, own_user};
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 fn run_as(fence: &Fence, user: &str, script: &str) -> Ended {
     fence.run(&[&FLAGS[..], &["--user", user]].concat(), script)

@@ -3,21 +3,9 @@
 mod attempts;
 mod common;
 
-use attempts::ATTEMPTS;
-use common::{Fence, RINGFENCE, own_user};
+use attempts::{ATTEMPTS, fence};
+use common::{Fence, RINGFENCE, as_root, own_user};
 use world::Said;
-
-fn fence() -> Fence {
-    let fence = Fence::new();
-    attempts::install(&fence.world);
-    fence
-}
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 /// What a run could leave beside processes and changes to the image: mounts, rules, accounts, owners, and files in memory.
 const TRACES: &str = "cat /proc/self/mountinfo /etc/passwd /etc/group /etc/shadow; nft list ruleset; ip rule; ip route

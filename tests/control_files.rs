@@ -4,14 +4,8 @@
 mod attempts;
 mod common;
 
-use common::{Ended, Fence, own_user};
+use common::{Ended, Fence, as_root, own_user};
 use ringfence::ledger::record::Body;
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 /// What lies where a run could leave something.
 fn listing(fence: &Fence) -> String {

@@ -4,23 +4,11 @@
 mod attempts;
 mod common;
 
-use attempts::{ATTEMPTS, others, outcomes};
-use common::{Fence, own_user};
+use attempts::{ATTEMPTS, fence, others, outcomes};
+use common::{Fence, as_root, own_user};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use world::Said;
-
-fn fence() -> Fence {
-    let fence = Fence::new();
-    attempts::install(&fence.world);
-    fence
-}
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 /// Flags for a run as the user that the live vectors use.
 fn flags() -> [String; 4] {

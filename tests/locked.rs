@@ -4,20 +4,8 @@
 mod attempts;
 mod common;
 
-use attempts::{ATTEMPTS, others, outcomes};
-use common::{Fence, own_user};
-
-fn fence() -> Fence {
-    let fence = Fence::new();
-    attempts::install(&fence.world);
-    fence
-}
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
+use attempts::{ATTEMPTS, fence, others, outcomes};
+use common::{as_root, own_user};
 
 #[test]
 fn everything_is_read_only_but_the_set() {

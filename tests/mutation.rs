@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Ended, Fence, RINGFENCE};
+use common::{Ended, Fence, RINGFENCE, assert_left_nothing, survey};
 use ringfence::ledger::record::{Body, Outcome, Probe};
 use ringfence::mutation::{READ_BACK, STEPS, VARIABLE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,24 +121,6 @@ fn run(fence: &Fence, flags: &[&str], left_out: &str) -> Ended {
         .env("SSLKEYLOGFILE", "/tmp/keys")
         .env("LD_LIBRARY_PATH", "/lib");
     fence.ended(Said::from(fence.world.output(command)), ledger)
-}
-
-/// What a run could leave in the box: mounts, rules, abstract sockets, files, processes.
-fn survey(fence: &Fence) -> BTreeSet<String> {
-    let look =
-        "cat /proc/self/mountinfo; nft list ruleset; grep -o '@.*' /proc/net/unix; ls -A /dev/shm /tmp /home /idmapped";
-    let said = fence.as_root(look);
-    let stays = |path: &Path| ["/var", "/root", "/home"].iter().any(|place| path.starts_with(place));
-    let changes = fence.world.changes().into_iter().filter(|path| !stays(path));
-    let changes = changes.map(|path| path.display().to_string());
-    let processes = fence.world.processes().into_iter().map(|pid| format!("process {pid}"));
-    said.out.lines().map(str::to_owned).chain(changes).chain(processes).collect()
-}
-
-fn assert_left_nothing(fence: &Fence, before: &BTreeSet<String>, what: &str) {
-    let after = survey(fence);
-    let (new, gone): (Vec<_>, Vec<_>) = (after.difference(before).collect(), before.difference(&after).collect());
-    assert!(new.is_empty() && gone.is_empty(), "{what}: left {new:#?}, took {gone:#?}");
 }
 
 fn probes(ended: &Ended) -> Vec<&Probe> {

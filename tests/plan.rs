@@ -3,17 +3,11 @@
 
 mod common;
 
-use common::{Fence, RINGFENCE, own_user};
+use common::{Fence, RINGFENCE, as_root, own_user};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use world::Said;
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 fn plan(fence: &Fence, flags: &[&str]) -> Value {
     let mut command = fence.world.command(RINGFENCE);

@@ -3,11 +3,9 @@
 
 mod common;
 
-use common::{Ended, Fence, RINGFENCE};
+use common::{Ended, Fence, RINGFENCE, assert_left_nothing, survey};
 use ringfence::ledger::record::Body;
 use ringfence::observe::nflog::NfLog;
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 use world::Said;
 
@@ -58,23 +56,6 @@ fn run(fence: &Fence, before: &[String], flags: &[&str]) -> Ended {
     let mut command: Command = fence.world.command(&whole[0]);
     command.args(&whole[1..]);
     fence.ended(Said::from(fence.world.output(command)), ledger)
-}
-
-/// What a run could leave in the box: mounts, rules, abstract sockets, files, processes.
-fn survey(fence: &Fence) -> BTreeSet<String> {
-    let look = "cat /proc/self/mountinfo; nft list ruleset; grep -o '@.*' /proc/net/unix; ls -A /dev/shm /tmp /home";
-    let said = fence.as_root(look);
-    let stays = |path: &Path| ["/var", "/root", "/home"].iter().any(|place| path.starts_with(place));
-    let changes = fence.world.changes().into_iter().filter(|path| !stays(path));
-    let changes = changes.map(|path| path.display().to_string());
-    let processes = fence.world.processes().into_iter().map(|pid| format!("process {pid}"));
-    said.out.lines().map(str::to_owned).chain(changes).chain(processes).collect()
-}
-
-fn assert_left_nothing(fence: &Fence, before: &BTreeSet<String>, what: &str) {
-    let after = survey(fence);
-    let (new, gone): (Vec<_>, Vec<_>) = (after.difference(before).collect(), before.difference(&after).collect());
-    assert!(new.is_empty() && gone.is_empty(), "{what}: left {new:#?}, took {gone:#?}");
 }
 
 /// The run ended with 125 before the command, and names `cause`.

@@ -4,25 +4,13 @@
 mod attempts;
 mod common;
 
-use attempts::{ATTEMPTS, others, outcomes};
-use common::{Ended, Fence, RINGFENCE, own_user};
+use attempts::{ATTEMPTS, fence, others, outcomes};
+use common::{Ended, Fence, RINGFENCE, as_root, own_user};
 use ringfence::policy::Axis;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use world::Said;
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
-
-fn fence() -> Fence {
-    let fence = Fence::new();
-    attempts::install(&fence.world);
-    fence
-}
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 /// Holds that every line of `attempts credentials` shows the command's ids and nothing else.
 fn powerless(out: &str, uid: u32, gid: u32) {

@@ -2,13 +2,13 @@
 //! of its own, because the limit is the process's.
 
 #[path = "proxy/origin.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each test binary uses its own part")]
 mod origin;
 #[path = "proxy/resolver.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "each test binary uses its own part")]
 mod resolver;
 #[path = "proxy/rig.rs"]
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 mod rig;
 
 use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};

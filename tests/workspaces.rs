@@ -4,7 +4,7 @@
 mod attempts;
 mod common;
 
-use common::{Ended, Fence, RINGFENCE, own_user};
+use common::{Ended, Fence, RINGFENCE, as_root, own_user};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -12,12 +12,6 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
-
-fn as_root(fence: &Fence, script: &str) -> String {
-    let said = fence.as_root(&format!("set -e; {script}"));
-    assert_eq!(said.code, Some(0), "{script}: {said}");
-    said.out
-}
 
 /// Root's files in /app, and one of another user of the image.
 const FILL: &str = "mkdir -p /app/sub; echo of root > /app/file; echo of root > /app/sub/file; echo of another > /app/other; \

@@ -1,6 +1,7 @@
 //! Single system calls made in the box, by a static program of the suite's own that needs nothing of the image.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use crate::common::Fence;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,6 +13,13 @@ pub const ATTEMPTS: &str = "/usr/local/bin/attempts";
 /// Puts the program into a world's box.
 pub fn install(world: &World) {
     world.write(ATTEMPTS, program(), 0o755);
+}
+
+/// A closed world whose box has ringfence and the program.
+pub fn fence() -> Fence {
+    let fence = Fence::new();
+    install(&fence.world);
+    fence
 }
 
 /// The program, compiled once a process.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use ringfence::ledger::record::{Body, Denial, Record, Seal, Start};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
@@ -165,4 +166,29 @@ impl fmt::Display for Ended {
         }
         Ok(())
     }
+}
+
+/// What a script of root's in the box says; it must succeed, line by line.
+pub fn as_root(fence: &Fence, script: &str) -> String {
+    let said = fence.as_root(&format!("set -e; {script}"));
+    assert_eq!(said.code, Some(0), "{script}: {said}");
+    said.out
+}
+
+/// What a run could leave in the box: mounts, rules, abstract sockets, files, processes.
+pub fn survey(fence: &Fence) -> BTreeSet<String> {
+    let look = "cat /proc/self/mountinfo; nft list ruleset; grep -o '@.*' /proc/net/unix; ls -A /dev/shm /tmp /home /idmapped 2>/dev/null";
+    let said = fence.as_root(look);
+    let stays = |path: &Path| ["/var", "/root", "/home"].iter().any(|place| path.starts_with(place));
+    let changes = fence.world.changes().into_iter().filter(|path| !stays(path));
+    let changes = changes.map(|path| path.display().to_string());
+    let processes = fence.world.processes().into_iter().map(|pid| format!("process {pid}"));
+    said.out.lines().map(str::to_owned).chain(changes).chain(processes).collect()
+}
+
+/// Nothing is there that was not there before, and nothing is gone.
+pub fn assert_left_nothing(fence: &Fence, before: &BTreeSet<String>, what: &str) {
+    let after = survey(fence);
+    let (new, gone): (Vec<_>, Vec<_>) = (after.difference(before).collect(), before.difference(&after).collect());
+    assert!(new.is_empty() && gone.is_empty(), "{what}: left {new:#?}, took {gone:#?}");
 }

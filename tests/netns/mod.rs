@@ -1,6 +1,6 @@
 //! A closed network for one test: the test thread's own network namespace ("inside"), a veth pair, and a peer in a
 //! namespace of its own ("outside") that counts what reaches it. Needs root.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use nix::sched::{CloneFlags, unshare};
 use std::io::{BufRead, BufReader, Write};
