@@ -67,6 +67,8 @@ impl Hearing {
                     self.channel.send(&Heard).map_err(ended)?;
                 }
                 Told::Reaches(reaches) => note(reaches),
+                // A probe's own call: what it saw is what counts.
+                Told::Lost { .. } if !recording => {}
                 Told::Lost { calls, cause } => {
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
                     let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Gap(gap))?;
