@@ -7,6 +7,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::ledger::record::{Body, Gap};
 use crate::ledger::{Appended, Ledger};
 use crate::sys;
+use nix::errno::Errno;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
