@@ -1,0 +1,58 @@
+//! A command that is refused without end: the supervisor's memory stays bounded, the counts exact, and the record short.
+
+mod attempts;
+mod common;
+mod flooding;
+mod living;
+
+use flooding::{Flooded, answered, flood};
+use ringfence::ledger::record::Denial;
+use world::address::PUBLIC4;
+
+const FLAGS: [&str; 4] = ["--policy", "nist-high", "--leftovers", "kill"];
+/// More than this much more memory than before the flood, in KiB, is growth with it: the buffers, the table of tries and
+/// what is being counted have their bounds below it.
+const BOUND: u64 = 16 * 1024;
+
+fn bounded(flooded: &Flooded) {
+    let (before, after) = flooded.memory;
+    println!("{:?}, {} records, {before} KiB before, {after} KiB after", flooded.took, flooded.ended.records.len());
+    assert!(after < before + BOUND, "{before} KiB before, {after} KiB after");
+}
+
+#[test]
+fn of_datagrams_recorded_and_lost_make_up_a_million() {
+    let fence = flooding::fence();
+    let times = 1_000_000;
+    let flooded = flood(&fence, &FLAGS, &format!("udp {PUBLIC4} 4444"), times);
+    bounded(&flooded);
+    let Flooded { ended, recorded, lost, .. } = &flooded;
+    assert_eq!(recorded + lost, times, "recorded {recorded}, lost {lost}");
+    assert!(*recorded > 10_000, "the log's buffer alone holds as many: {recorded}");
+    let seal = ended.seal();
+    assert_eq!((seal.denials["network"], seal.complete), (*recorded, *lost == 0));
+    assert_eq!(fence.verify(&ended.ledger).code, Some(i32::from(*lost > 0)));
+    // Ten a second are written, and one more stands for the rest.
+    let folded: Vec<&Denial> = ended.denials().into_iter().filter(|denial| denial.count > 1).collect();
+    assert!(!folded.is_empty());
+    assert!(ended.denials().len() <= 11 * (flooded.took.as_secs() as usize + 20), "{}", ended.denials().len());
+    // The tries are numbered through.
+    let mut next = 1;
+    for denial in ended.denials() {
+        assert_eq!(denial.attempt, next);
+        next += denial.count;
+    }
+}
+
+#[test]
+fn of_requests_each_is_counted_before_it_is_answered() {
+    let fence = flooding::fence();
+    let times = 20_000;
+    let flooded = flood(&fence, &FLAGS, "proxy evil.example.net", times);
+    bounded(&flooded);
+    assert_eq!((flooded.recorded, flooded.lost), (times, 0));
+    assert!(flooded.ended.seal().complete);
+    assert_eq!(fence.verify(&flooded.ended.ledger).code, Some(0));
+    assert_eq!(fence.as_root("ls /var/log/ringfence").out.trim(), "0.jsonl", "no counts are left behind");
+    assert_eq!(answered(&fence), times);
+}
