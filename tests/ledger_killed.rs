@@ -57,7 +57,7 @@ fn mixed(n: u64) -> u64 {
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_counts_twice() {
     let (mut counted_only, mut folded) = (0, 0);
-    for run in 0..60 {
+    for run in 0..40 {
         let dir = tempfile::tempdir().unwrap();
         let tally = dir.path().join("tally");
         fs::write(&tally, [0; 8]).unwrap();
@@ -90,5 +90,5 @@ fn nothing_acknowledged_is_lost_and_nothing_counts_twice() {
         folded += u64::from(fs::read_to_string(&path).unwrap().contains("\"count\":2"));
     }
     println!("{counted_only} runs had counts that stood in no record, {folded} had records of folds");
-    assert!(counted_only >= 40 && folded >= 15, "{counted_only} {folded}");
+    assert!(counted_only >= 30 && folded >= 10, "{counted_only} {folded}");
 }

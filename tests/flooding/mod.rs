@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use crate::attempts::compile;
-use crate::common::{Ended, Fence};
+use crate::common::{Ended, Fence, RINGFENCE};
 use crate::living::{Run, until};
 use ringfence::ledger::record::Body;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Where the program lies in the box.
@@ -28,9 +29,21 @@ impl Flood {
     /// Starts so many acts, or acts without end where `times` is 0; `act` is one of `tests/flooding/flood.c` with its arguments.
     /// Nothing is refused before [`Flood::release`].
     pub fn start(fence: &Fence, flags: &[&str], act: &str, times: u64) -> Flood {
+        let (command, ledger) = fence.command(flags, &["bash", "-c", &script(act, times)]);
+        Flood::of(fence, command, ledger)
+    }
+
+    /// The same with a ledger where the flags put it, and started by `outer`, a line of bash that ends in `"$@"`.
+    pub fn start_by(fence: &Fence, outer: &str, flags: &[&str], act: &str, times: u64) -> Flood {
+        let mut command = fence.world.command("bash");
+        command.args(["-c", outer, "outer", RINGFENCE, "run"]).args(flags);
+        command.args(["--", "bash", "-c", &script(act, times)]);
+        Flood::of(fence, command, String::new())
+    }
+
+    fn of(fence: &Fence, command: Command, ledger: String) -> Flood {
         fence.world.write(TALLY, [0; 8], 0o666);
-        let script = format!("echo ready; read line; {FLOOD} {TALLY} {times} {act}; echo over; read line; true");
-        let mut run = Run::start(fence, flags, &script);
+        let mut run = Run::of(fence, command, ledger);
         assert_eq!(run.line(), "ready");
         Flood { run }
     }
@@ -40,6 +53,10 @@ impl Flood {
         use std::io::Write;
         self.run.stdin.as_mut().expect("piped").write_all(b"\n").expect("the command reads");
     }
+}
+
+fn script(act: &str, times: u64) -> String {
+    format!("echo ready; read line; {FLOOD} {TALLY} {times} {act}; echo over; read line; exit 7")
 }
 
 /// How many refusals the program has been answered.
@@ -73,15 +90,20 @@ pub fn flood(fence: &Fence, flags: &[&str], act: &str, times: u64) -> Flooded {
     until("the supervisor to have taken in everything", || at_rest(flood.run.pid()));
     let memory = (before, most_memory(flood.run.pid()));
     let ended = flood.run.finish(fence);
-    assert_eq!(ended.said.code, Some(0), "{}", ended.said);
+    assert_eq!(ended.said.code, Some(7), "{}", ended.said);
     assert_eq!(answered(fence), times);
+    let (recorded, lost) = sums(&ended);
+    Flooded { ended, recorded, lost, memory, took }
+}
+
+/// The denials that a record holds, and those that it says are missing.
+pub fn sums(ended: &Ended) -> (u64, u64) {
     let recorded = ended.denials().iter().map(|denial| denial.count).sum();
     let gaps = ended.records.iter().filter_map(|record| match &record.body {
         Body::Gap(gap) => Some(gap.lost),
         _ => None,
     });
-    let lost = gaps.sum();
-    Flooded { ended, recorded, lost, memory, took }
+    (recorded, gaps.sum())
 }
 
 /// Whether a process has used no time for a moment.
