@@ -44,6 +44,7 @@ pub const STEPS: &[&str] = &[
     "no-new-privs",
     "landlock",
     "seccomp",
+    "notifier",
     // Parts of the filter.
     "terminal-input",
     "absent-calls",

@@ -93,11 +93,11 @@ impl Session {
     /// Waits until the stage is in the sandbox's namespaces.
     pub fn await_stage(&mut self) -> Result<(), Error> {
         let ready = self.await_notice(Some(ENTERING), |notice| match notice {
-            Notice::Ready => Some(Ok(())),
+            Notice::Ready { observer } => Some(Ok(observer)),
             Notice::Failed(cause) => Some(Err(InstallError::Stage(cause))),
             _ => None,
         })?;
-        Ok(ready?)
+        Ok(self.installation.hear_observer(ready?, ENTERING)?)
     }
 
     /// Has the stage start the command.
