@@ -5,7 +5,7 @@ mod common;
 mod flooding;
 mod living;
 
-use flooding::{Flooded, answered, flood};
+use flooding::{Flood, Flooded, answered, flood, sums};
 use ringfence::ledger::record::Denial;
 use world::address::PUBLIC4;
 
@@ -55,4 +55,43 @@ fn of_requests_each_is_counted_before_it_is_answered() {
     assert_eq!(fence.verify(&flooded.ended.ledger).code, Some(0));
     assert_eq!(fence.as_root("ls /var/log/ringfence").out.trim(), "0.jsonl", "no counts are left behind");
     assert_eq!(answered(&fence), times);
+}
+
+#[test]
+fn what_is_counted_is_written_when_its_second_is_over() {
+    let fence = flooding::fence();
+    let mut flood = Flood::start(&fence, &FLAGS, "proxy evil.example.net", 50);
+    flood.release();
+    assert_eq!(flood.run.line(), "refused 50");
+    // Nothing more happens in the box, and the record comes all the same.
+    let ledger = flood.run.ledger.clone();
+    let counted =
+        || fence.world.read(&ledger).is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains("\"count\":40"));
+    assert!(!counted(), "it is not over yet");
+    living::until("the record", counted);
+    assert_eq!(sums(&flood.run.finish(&fence)), (50, 0));
+}
+
+#[test]
+fn the_command_can_neither_read_nor_write_the_counts() {
+    let fence = flooding::fence();
+    let look = "for path in /var/log/ringfence /var/log/ringfence/*.counts; do
+        for act in 'cat $path' 'grep -r ringfence $path' 'echo x >> $path' 'rm -r $path' 'mv $path $path.moved' 'ln $path /tmp/link'; do
+            if (eval \"$act\") > /dev/null 2>&1; then echo \"done: $act\"; else echo \"refused: $act\"; fi; done; done; echo over; read line";
+    let script = format!("{} {} 50 proxy evil.example.net; {look}", flooding::FLOOD, flooding::TALLY);
+    fence.world.write(flooding::TALLY, [0; 8], 0o666);
+    let mut run = living::Run::start(&fence, &FLAGS, &script);
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line| line != "over") {
+        lines.push(run.line());
+    }
+    assert_eq!((lines[0].as_str(), lines.len()), ("refused 50", 14));
+    let done = lines.iter().filter(|line| line.starts_with("done"));
+    assert_eq!(done.count(), 0, "{lines:#?}");
+    // For root outside they are there.
+    let seen = fence.as_root(
+        "grep -c '^ringfence counts' /var/log/ringfence/*.counts; stat -c '%a %u' /var/log/ringfence/*.counts",
+    );
+    assert_eq!(seen.out, "1\n600 0\n");
+    run.finish(&fence);
 }

@@ -27,7 +27,8 @@ pub struct Hearing {
 impl Hearing {
     /// Waits until the observer is confined.
     pub fn begin(channel: Channel, patience: Duration) -> Result<Hearing, EvidenceError> {
-        let capabilities = sys::capget().map_err(|errno| EvidenceError::Observer(format!("capget: {errno}")))?.effective;
+        let capabilities =
+            sys::capget().map_err(|errno| EvidenceError::Observer(format!("capget: {errno}")))?.effective;
         match channel.receive_within::<Told>(patience).map_err(ended)? {
             Some(Told::Ready) => Ok(Hearing { channel, capabilities, refused: BTreeSet::new() }),
             Some(Told::Failed(cause)) => Err(EvidenceError::Observer(cause)),
@@ -57,7 +58,8 @@ impl Hearing {
                 Told::Refused(refusal) => {
                     if let Some(denial) = control::denial(&refusal, self.capabilities) {
                         if recording {
-                            let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Denial(denial))?;
+                            let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                                ledger.append(Body::Denial(denial))?;
                         } else {
                             self.refused.insert((denial.operation, denial.errno.unwrap_or_default()));
                         }
@@ -67,7 +69,8 @@ impl Hearing {
                 Told::Reaches(reaches) => note(reaches),
                 Told::Lost { calls, cause } => {
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
-                    let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Gap(gap))?;
+                    let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                        ledger.append(Body::Gap(gap))?;
                 }
                 Told::Ready | Told::Failed(_) => {
                     return Err(EvidenceError::Observer("it began a second time".into()));

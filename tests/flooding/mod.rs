@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Where the program lies in the box.
 pub const FLOOD: &str = "/usr/local/bin/flood";
 /// The program's own count of the refusals that it was answered.
-const TALLY: &str = "/tmp/tally";
+pub const TALLY: &str = "/tmp/tally";
 
 /// A closed world whose box has ringfence and the program.
 pub fn fence() -> Fence {
