@@ -5,9 +5,7 @@
 
 use super::{ConfineError, failed, wanted};
 use crate::observe::process::hand_over;
-use crate::sys::notify::{
-    close_number, fork_sharing_files, load_seccomp_with_listener, wait_for_peer,
-};
+use crate::sys::notify::{close_number, fork_sharing_files, load_seccomp_with_listener, wait_for_peer};
 use crate::sys::{self, Fork};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;

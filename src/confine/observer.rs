@@ -1,6 +1,6 @@
 //! The observer's confinement: the command's, as far as the kernel's verdict on a path depends on it, and no listener.
 
-use super::{Confinement, ConfineError, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
+use super::{ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
 use crate::sys::{self, CapabilitySets};
 use nix::libc;
 use nix::unistd::{Uid, getresgid, getresuid, setresgid, setresuid};
@@ -38,7 +38,11 @@ impl Confinement {
         // It reads what the command may not: its memory is closed to all of the command's user.
         nix::sys::prctl::set_dumpable(false).map_err(failed("observer", "prctl"))?;
         sys::load_seccomp(&self.filter).map_err(failed("observer", "seccomp"))?;
-        wanted("observer", sys::seccomp_mode().map_err(failed("observer", "prctl"))?, libc::SECCOMP_MODE_FILTER as i32)?;
+        wanted(
+            "observer",
+            sys::seccomp_mode().map_err(failed("observer", "prctl"))?,
+            libc::SECCOMP_MODE_FILTER as i32,
+        )?;
         Ok(kept != 0)
     }
 }

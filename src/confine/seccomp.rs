@@ -29,13 +29,8 @@ fn failed(call: &'static str) -> impl FnOnce(SeccompError) -> FilterError {
 }
 
 /// Calls that libseccomp may be too old to know, by their number, which is the same on every architecture since 424.
-const NEW: [(&str, i32); 5] = [
-    ("fchmodat2", 452),
-    ("setxattrat", 463),
-    ("removexattrat", 466),
-    ("open_tree_attr", 467),
-    ("file_setattr", 469),
-];
+const NEW: [(&str, i32); 5] =
+    [("fchmodat2", 452), ("setxattrat", 463), ("removexattrat", 466), ("open_tree_attr", 467), ("file_setattr", 469)];
 
 /// A call's number for this architecture; negative where it has none of that name.
 pub fn number(call: &str) -> Result<i32, SeccompError> {
@@ -291,10 +286,14 @@ mod tests {
             assert_eq!(open(flags | libc::O_CLOEXEC), NOTIFY, "{flags:o}");
         }
         let all = |call| verdict(&program, call, [0; 6]);
-        for call in [libc::SYS_read, libc::SYS_write, libc::SYS_stat, libc::SYS_close, libc::SYS_futex, libc::SYS_ftruncate] {
+        for call in
+            [libc::SYS_read, libc::SYS_write, libc::SYS_stat, libc::SYS_close, libc::SYS_futex, libc::SYS_ftruncate]
+        {
             assert_eq!(all(call), libc::SECCOMP_RET_ALLOW);
         }
-        for call in [libc::SYS_mount, libc::SYS_keyctl, libc::SYS_unlink, libc::SYS_execve, libc::SYS_bpf, 452, 463, 467] {
+        for call in
+            [libc::SYS_mount, libc::SYS_keyctl, libc::SYS_unlink, libc::SYS_execve, libc::SYS_bpf, 452, 463, 467]
+        {
             assert_eq!(all(call), NOTIFY);
         }
         assert_eq!(all(libc::SYS_io_uring_setup), errno(libc::ENOSYS));
@@ -304,7 +303,8 @@ mod tests {
         let setresuid = |ids: [u64; 3]| verdict(&program, libc::SYS_setresuid, [ids[0], ids[1], ids[2], 0, 0, 0]);
         assert_eq!(setresuid([10001; 3]), libc::SECCOMP_RET_ALLOW);
         assert_eq!((setresuid([10001, 0, 10001]), setresuid([10001, 10001, 0])), (NOTIFY, NOTIFY));
-        let socket = |family: i32, kind: i32| verdict(&program, libc::SYS_socket, [family as u64, kind as u64, 0, 0, 0, 0]);
+        let socket =
+            |family: i32, kind: i32| verdict(&program, libc::SYS_socket, [family as u64, kind as u64, 0, 0, 0, 0]);
         assert_eq!(socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC), libc::SECCOMP_RET_ALLOW);
         assert_eq!(socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC), NOTIFY);
         assert_eq!(socket(libc::AF_VSOCK, libc::SOCK_STREAM), NOTIFY);

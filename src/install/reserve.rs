@@ -84,11 +84,7 @@ pub struct Numbers {
 }
 
 /// Takes the numbers that a run wants: known to no database, without a process, and not in use by another run.
-pub fn numbers(
-    databases: &Databases,
-    busy: &BTreeSet<u32>,
-    command: bool,
-) -> Result<Numbers, ReserveError> {
+pub fn numbers(databases: &Databases, busy: &BTreeSet<u32>, command: bool) -> Result<Numbers, ReserveError> {
     let mut busy = busy.clone();
     loop {
         let mut numbers = Numbers::default();

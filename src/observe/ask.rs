@@ -99,7 +99,9 @@ pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
             Made::Node(mode, device) => call(libc::SYS_mknodat, [HERE, path, number(*mode), number(*device)]),
             // What bind(2) does; a name that is taken is not for here to tell.
             Made::Socket => match call(libc::SYS_mknodat, [HERE, path, number(libc::S_IFSOCK | 0o777), number(0)]) {
-                Ok(_) => call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), number(0)]).and(Err(Errno::EAGAIN)),
+                Ok(_) => {
+                    call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), number(0)]).and(Err(Errno::EAGAIN))
+                }
                 outcome => outcome,
             },
             Made::Symlink(target) => match CString::new(target.as_slice()) {
@@ -243,4 +245,3 @@ pub fn bind_port(address: &[u8]) -> Answer {
         Ok(_) | Err(_) => Answer::Untouched,
     }
 }
-

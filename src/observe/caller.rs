@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sys::stat::Mode;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::sys::uio::{RemoteIoVec, pread, process_vm_readv};
 use nix::unistd::Pid;
 use std::ffi::CString;
 use std::io::IoSliceMut;
@@ -62,24 +62,29 @@ impl Caller {
         Caller { tid, may_open, closed: std::cell::Cell::new(false) }
     }
 
+    /// Does `work`, in which the caller's memory can be read. process_vm_readv(2) goes by the real uid, which this process
+    /// has for itself, so it needs SYS_PTRACE for every caller; without it /proc/TID/mem, which goes by the effective one,
+    /// serves for those that are dumpable.
+    pub fn with_memory<T>(&self, work: impl FnOnce() -> Result<T, Unread>) -> Result<T, Unread> {
+        if self.may_open { with_ptrace(work)? } else { work() }
+    }
+
     /// Fills `buffer` from the caller's memory at `address`; the length read may be less where memory ends.
     fn read_some(&self, address: u64, buffer: &mut [u8]) -> Result<usize, Unread> {
-        let base = usize::try_from(address).map_err(|_| Unread::Form)?;
-        let remote = [RemoteIoVec { base, len: buffer.len() }];
-        let read = |slice: &mut [u8]| process_vm_readv(self.tid, &mut [IoSliceMut::new(slice)], &remote);
-        let outcome = match (self.closed.get(), read(buffer)) {
-            (false, Err(Errno::EPERM)) if self.may_open => {
-                self.closed.set(true);
-                with_ptrace(|| read(buffer))?
-            }
-            (true, _) => with_ptrace(|| read(buffer))?,
-            (false, outcome) => outcome,
+        let outcome = if self.may_open {
+            let base = usize::try_from(address).map_err(|_| Unread::Form)?;
+            let remote = [RemoteIoVec { base, len: buffer.len() }];
+            process_vm_readv(self.tid, &mut [IoSliceMut::new(buffer)], &remote)
+        } else {
+            let path = format!("/proc/{}/mem", self.tid);
+            open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+                .and_then(|memory| pread(&memory, buffer, i64::try_from(address).map_err(|_| Errno::EFAULT)?))
         };
         match outcome {
             Ok(length) => Ok(length),
-            Err(Errno::EFAULT) => Err(Unread::Form),
-            Err(Errno::ESRCH) => Err(Unread::Gone),
-            Err(Errno::EPERM) => Err(Unread::Closed),
+            Err(Errno::EFAULT | Errno::EIO) => Err(Unread::Form),
+            Err(Errno::ESRCH | Errno::ENOENT) => Err(Unread::Gone),
+            Err(Errno::EPERM | Errno::EACCES) => Err(Unread::Closed),
             Err(errno) => Err(Unread::Failed("process_vm_readv", errno)),
         }
     }
@@ -200,7 +205,6 @@ pub fn string(
 
 /// CAP_SYS_PTRACE (capabilities(7)).
 const SYS_PTRACE: u64 = 1 << 19;
-
 
 fn with_ptrace_if<T>(needed: bool, work: impl FnOnce() -> T) -> Result<T, Unread> {
     if needed { with_ptrace(work) } else { Ok(work()) }

@@ -86,7 +86,9 @@ struct Outside {
 
 fn outside(path: &Path) -> Option<Outside> {
     // The path has been resolved inside; a link on it by now is someone's doing, and none of the way to the object.
-    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     path.ancestors().enumerate().find_map(|(above, ancestor)| {
         let nearest = openat2(nix::fcntl::AT_FDCWD, ancestor, how).ok()?;
         let stat = fstat(&nearest).ok()?;
@@ -126,8 +128,8 @@ fn is(stat: &FileStat, kind: SFlag) -> bool {
 
 fn takes_nothing(outside: &Outside) -> bool {
     const ANY_WRITE: u32 = 0o222;
-    let kernels = fstatfs(&outside.nearest)
-        .is_ok_and(|found| [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&found.filesystem_type()));
+    let kernels =
+        fstatfs(&outside.nearest).is_ok_and(|found| [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&found.filesystem_type()));
     kernels && is(&outside.stat, SFlag::S_IFREG) && outside.stat.st_mode & ANY_WRITE == 0
 }
 

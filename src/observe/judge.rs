@@ -5,8 +5,8 @@
 
 use super::act::{Act, Address, Place};
 use super::ask::{self, Answer};
-use super::calls::{Calls, Found as Known};
 use super::caller::{Caller, Name, Unread};
+use super::calls::{Calls, Found as Known};
 use super::decode::{Call, again};
 use super::predict::{self, Expected};
 use super::subject;
@@ -69,7 +69,8 @@ impl Judge {
         let arguments = notification.call.arguments;
         match self.calls.find(&notification.call) {
             Known::Abi => {
-                let object = Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
+                let object =
+                    Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
                 let refusal = self.refusal("abi", Errno::ENOSYS, object, "abi", tid);
                 Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
             }
@@ -87,7 +88,13 @@ impl Judge {
                 if self.mixed && !self.is_commands(tid) {
                     return Verdict::GoOn;
                 }
-                self.look(&Looked { judge: self, watched, number, caller: &caller, call: Call { caller: &caller, arguments, narrow } })
+                self.look(&Looked {
+                    judge: self,
+                    watched,
+                    number,
+                    caller: &caller,
+                    call: Call { caller: &caller, arguments, narrow },
+                })
             }
             Known::Nothing => Verdict::GoOn,
         }
@@ -98,12 +105,13 @@ impl Judge {
             Reading::Act(reading) => reading(&looked.call),
             Reading::Again(shape) => again(&looked.call, shape),
         };
-        match read().and_then(|act| looked.verdict(act)) {
+        match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
             Ok(verdict) => verdict,
             Err(Unread::Form | Unread::Gone) => Verdict::GoOn,
             // The kernel's permission to look is the kernel's own for a caller who may not be looked at (ptrace(2)).
             Err(Unread::Closed) => {
-                let refusal = self.refusal(looked.watched.call, Errno::EACCES, Target::None, "unreadable", looked.caller.tid);
+                let refusal =
+                    self.refusal(looked.watched.call, Errno::EACCES, Target::None, "unreadable", looked.caller.tid);
                 Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
             }
             Err(Unread::Failed(call, errno)) => Verdict::Unknown(format!("{}: {call}: {errno}", looked.watched.call)),
@@ -240,9 +248,10 @@ impl Looked<'_> {
                 Verdict::Opened(file, flags & nix::libc::O_CLOEXEC as u64 != 0)
             }
             // The descriptors of a caller that is not dumpable are closed to all but itself.
-            Answer::Refused(_) if by_self && self.caller.is_closed() => {
-                Verdict::Unknown(format!("{}: its caller is not dumpable and names itself", self.watched.call))
-            }
+            Answer::Refused(_) if by_self && self.caller.is_closed() => Verdict::Unknown(format!(
+                "{}: its caller is not dumpable and names itself {:?}",
+                self.watched.call, targets
+            )),
             Answer::Refused(errno) => {
                 let object = target(act, &targets, &read_only);
                 let rule = if errno == Errno::EROFS { "read-only" } else { PERMISSION };
@@ -287,7 +296,8 @@ impl Looked<'_> {
             Address::Other => Ok(Verdict::GoOn),
             Address::Inet(to) => {
                 let link = readlink(format!("/proc/{}/fd/{socket}", self.caller.tid).as_str()).unwrap_or_default();
-                let inode = link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+                let inode =
+                    link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
                 let subject = subject::whole(self.caller.tid, self.judge.stage);
                 Ok(Verdict::Tell(Reaches { to, inode, stream: None, subject }))
             }
@@ -333,7 +343,8 @@ fn has_capabilities(object: &OwnedFd) -> bool {
     use std::os::fd::AsRawFd;
     let Ok(path) = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd())) else { return false };
     // The size is asked for, and nothing is written.
-    let none = [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
+    let none =
+        [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
     call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
 }
 

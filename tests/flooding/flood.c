@@ -37,15 +37,20 @@ static struct sockaddr_in place(const char *address, const char *port) {
     return to;
 }
 
-/* A datagram that the firewall refuses. */
+/* A datagram that the firewall refuses: without an address of its own, so that nothing but the firewall sees it. */
 static void udp(char **arguments) {
     static int fd = -1;
-    static struct sockaddr_in to;
     if (fd < 0) {
+        struct sockaddr_in to = place(arguments[0], arguments[1]);
         fd = socket(AF_INET, SOCK_DGRAM, 0);
-        to = place(arguments[0], arguments[1]);
+        if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+            fail("connect");
     }
-    expect("sendto", sendto(fd, "x", 1, 0, (struct sockaddr *)&to, sizeof to), EPERM);
+    /* The refusal of the one before may be told first (udp(7)): such a call sends nothing. */
+    long written;
+    while ((written = write(fd, "x", 1)) < 0 && errno == ECONNREFUSED)
+        ;
+    expect("write", written, EPERM);
 }
 
 /* A request that the proxy refuses, on a connection that is kept. */
