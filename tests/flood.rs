@@ -58,6 +58,19 @@ fn of_requests_each_is_counted_before_it_is_answered() {
 }
 
 #[test]
+fn of_opens_each_is_counted_before_it_is_answered() {
+    let fence = flooding::fence();
+    for act in ["open /usr/flood", "open-distinct /usr/flood"] {
+        let times = 20_000;
+        let flooded = flood(&fence, &FLAGS, &format!("{act} {}", nix::libc::EROFS), times);
+        bounded(&flooded);
+        assert_eq!((flooded.recorded, flooded.lost), (times, 0), "{act}");
+        assert!(flooded.ended.seal().complete, "{act}");
+        assert_eq!(fence.verify(&flooded.ended.ledger).code, Some(0), "{act}");
+    }
+}
+
+#[test]
 fn what_is_counted_is_written_when_its_second_is_over() {
     let fence = flooding::fence();
     let mut flood = Flood::start(&fence, &FLAGS, "proxy evil.example.net", 50);

@@ -23,11 +23,11 @@ fn incomplete(text: &str) -> (u64, u64, &str) {
     (records.parse().expect("a number"), denials.parse().expect("a number"), reasons.trim_end())
 }
 
-/// One run that is killed when `acts` refusals have been answered: whether denials were counted that stood in no record.
-fn killed(fence: &Fence, acts: u64) -> bool {
-    let mut flood = Flood::start(fence, &FLAGS, "proxy evil.example.net", 0);
+/// One run that is killed when `times` refusals have been answered: whether denials were counted that stood in no record.
+fn killed(fence: &Fence, act: &str, times: u64) -> bool {
+    let mut flood = Flood::start(fence, &FLAGS, act, 0);
     flood.release();
-    until("the flood to get there", || answered(fence) >= acts);
+    until("the flood to get there", || answered(fence) >= times);
     send(flood.run.pid(), Signal::SIGKILL);
     living::empty_within(fence, Duration::from_secs(5));
     let ledger = flood.run.ledger.clone();
@@ -47,12 +47,14 @@ fn killed(fence: &Fence, acts: u64) -> bool {
 fn the_counts_are_exact_wherever_it_is_killed() {
     let fence = flooding::fence();
     // A different point each time: some within the first ten, which are written one by one, some windows later.
-    let points = (0..RUNS).map(|n| match n % 3 {
+    let points = (0..RUNS).map(|n| match n / 2 % 3 {
         0 => n,
         1 => n * 37 % 500 + 11,
         _ => n * 1009 % 4000 + 500,
     });
-    let counted = points.filter(|acts| killed(&fence, *acts)).count();
+    // The proxy and the observer take turns.
+    let acts = ["proxy evil.example.net".to_owned(), format!("open /usr/flood {}", nix::libc::EROFS)];
+    let counted = points.zip(acts.iter().cycle()).filter(|(times, act)| killed(&fence, act, *times)).count();
     println!("{counted} of {RUNS} runs had denials that were counted only");
     assert!(counted >= 10, "{counted}");
 }
