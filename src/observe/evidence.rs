@@ -164,10 +164,11 @@ impl Evidence {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
             } else {
                 // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
-                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
-                    Report::Denial(denial) => Body::Denial(denial),
-                    Report::Infrastructure(failure) => Body::Infrastructure(failure),
-                })?;
+                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                    ledger.append(match report {
+                        Report::Denial(denial) => Body::Denial(denial),
+                        Report::Infrastructure(failure) => Body::Infrastructure(failure),
+                    })?;
                 // Before the answer, which may be what lets the next request come.
                 hold_while_losing(reports, &mut self.holding, ledger)?;
             }
@@ -232,7 +233,7 @@ impl Evidence {
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
-                let (Appended::Stored { .. } | Appended::NotStored) =
+                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
                     ledger.append(Body::Denial(logged.into_denial()))?;
             } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
                 self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));

@@ -59,7 +59,7 @@ impl Hearing {
                 Told::Refused(refusal) => {
                     if let Some(denial) = control::denial(&refusal, self.capabilities) {
                         if recording {
-                            let (Appended::Stored { .. } | Appended::NotStored) =
+                            let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
                                 ledger.append(Body::Denial(denial))?;
                         } else {
                             self.refused.insert((denial.operation, denial.errno.unwrap_or_default()));
@@ -72,7 +72,8 @@ impl Hearing {
                 Told::Lost { .. } if !recording => {}
                 Told::Lost { calls, cause } => {
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
-                    let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Gap(gap))?;
+                    let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                        ledger.append(Body::Gap(gap))?;
                 }
                 Told::Ready | Told::Failed(_) => {
                     return Err(EvidenceError::Observer("it began a second time".into()));
