@@ -6,7 +6,7 @@ use crate::ledger::record::{Body, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
-use crate::proxy::channel::{Report, ReportReceiver};
+use crate::proxy::channel::{Report, ReportReceiver, Reported};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +135,7 @@ impl Evidence {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
         let (none, mut ended) = (received.reports.is_empty(), received.closed);
-        for (id, report) in received.reports {
+        for Reported { id, report, .. } in received.reports {
             if !self.recording {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
             } else {

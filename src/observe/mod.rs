@@ -1,3 +1,4 @@
-//! What sees denials that others made.
+//! What sees denials that others made, and who made them.
 pub mod evidence;
 pub mod nflog;
+pub mod subject;
