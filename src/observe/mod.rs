@@ -1,4 +1,6 @@
 //! What sees denials that others made, and who made them.
+pub mod connectors;
 pub mod evidence;
 pub mod nflog;
+pub mod socket_owner;
 pub mod subject;

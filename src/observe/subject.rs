@@ -115,8 +115,13 @@ impl Thread {
     }
 
     fn arguments(&self) -> Option<Vec<String>> {
-        let mut buffer = vec![0; CMDLINE_LIMIT];
-        let bytes = procfs::read_at(self.directory.as_fd(), "cmdline", &mut buffer).ok()?;
+        let mut most = [0; 2048];
+        let bytes = procfs::read_at(self.directory.as_fd(), "cmdline", &mut most).ok()?;
+        if bytes.len() < 2048 {
+            return arguments(bytes, true);
+        }
+        let mut large = vec![0; CMDLINE_LIMIT];
+        let bytes = procfs::read_at(self.directory.as_fd(), "cmdline", &mut large).ok()?;
         arguments(bytes, bytes.len() < CMDLINE_LIMIT)
     }
 
@@ -138,13 +143,16 @@ impl Thread {
     }
 
     fn ancestors(&self, above: &[u32]) -> Option<Vec<String>> {
-        (0..TRIES).find_map(|_| self.try_ancestors(above))
+        let first = self.stat.clone();
+        self.ancestors_of(first, above).or_else(|| {
+            // The parent has ended meanwhile, say: then there is another one now.
+            (1..TRIES).find_map(|_| self.ancestors_of(Stat::read(self.directory.as_fd())?, above))
+        })
     }
 
     /// `None` when an ancestor has ended while they were read.
-    fn try_ancestors(&self, above: &[u32]) -> Option<Vec<String>> {
+    fn ancestors_of(&self, mut child: Stat, above: &[u32]) -> Option<Vec<String>> {
         let mut names = Vec::new();
-        let mut child = Stat::read(self.directory.as_fd())?;
         let mut held: Option<OwnedFd> = None;
         while child.parent > 1 && !above.contains(&child.parent) && names.len() < ANCESTOR_LIMIT {
             let parent = Thread::open(child.parent)?;
