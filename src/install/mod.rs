@@ -276,6 +276,9 @@ impl Installation {
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
+                if let Some(identity) = &plan.identity {
+                    self.evidence.of_command(identity.uid.as_raw(), pid);
+                }
                 self.stage = Some(StageProcess { pid, channel: ours });
                 Ok(())
             }

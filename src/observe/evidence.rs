@@ -2,13 +2,16 @@
 //! firewall's log, which has answered already and is held against the firewall's own counters at the end.
 
 use crate::install::firewall::{FirewallError, RuleCounter};
-use crate::ledger::record::{Body, Gap};
+use crate::ledger::record::{Body, Denial, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
+use crate::observe::attribution::Attribution;
+use crate::observe::connectors::Note;
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver, Reported};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -48,6 +51,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct Evidence {
     reports: Option<ReportReceiver>,
     log: Option<NfLog>,
+    /// Who it was that was refused.
+    who: Attribution,
     /// Packets that the log has told of, by rule.
     logged: BTreeMap<String, u64>,
     /// Packets that are known to be missing from the log.
@@ -95,10 +100,26 @@ impl Evidence {
         &self.connects
     }
 
+    /// Whose acts the records are of: the command's uid, and the process that all its processes descend from.
+    pub fn of_command(&mut self, uid: u32, stage: Pid) {
+        self.who.command(uid, stage);
+    }
+
+    /// Takes in one connect or addressed send that the notifier saw.
+    pub fn note(&mut self, note: Note) {
+        self.who.note(note);
+    }
+
+    /// Some of what the notifier saw has been lost on its way here.
+    pub fn missed_notes(&mut self) {
+        self.who.missed_notes();
+    }
+
     /// From here on what comes in is the command's, and recorded.
     pub fn begin(&mut self, counters: &[RuleCounter]) {
         self.logged.clear();
         self.lost = 0;
+        self.who.begin();
         self.baseline = counters.iter().map(|c| (c.rule.clone(), c.packets)).collect();
         self.recording = true;
     }
@@ -135,13 +156,14 @@ impl Evidence {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
         let (none, mut ended) = (received.reports.is_empty(), received.closed);
-        for Reported { id, report, .. } in received.reports {
+        for Reported { id, report, on } in received.reports {
             if !self.recording {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
             } else {
                 // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
                 let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
-                    Report::Denial(denial) => Body::Denial(denial),
+                    // Its client waits for the answer, so its socket can still be asked for.
+                    Report::Denial(denial) => Body::Denial(Denial { subject: self.who.of_client(on), ..denial }),
                     Report::Infrastructure(failure) => Body::Infrastructure(failure),
                 })?;
                 // Before the answer, which may be what lets the next request come.
@@ -208,8 +230,9 @@ impl Evidence {
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
-                let (Appended::Stored { .. } | Appended::NotStored) =
-                    ledger.append(Body::Denial(logged.into_denial()))?;
+                let subject = self.who.of_packet(&logged);
+                let denial = Denial { subject, ..logged.into_denial() };
+                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Denial(denial))?;
             } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
                 self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }

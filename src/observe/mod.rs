@@ -1,4 +1,5 @@
 //! What sees denials that others made, and who made them.
+pub mod attribution;
 pub mod connectors;
 pub mod evidence;
 pub mod nflog;
