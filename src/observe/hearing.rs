@@ -7,6 +7,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::ledger::record::{Body, Gap};
 use crate::ledger::{Appended, Ledger};
 use crate::sys;
+use nix::errno::Errno;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -67,6 +68,8 @@ impl Hearing {
                     self.channel.send(&Heard).map_err(ended)?;
                 }
                 Told::Reaches(reaches) => note(reaches),
+                // A probe's own call: what it saw is what counts.
+                Told::Lost { .. } if !recording => {}
                 Told::Lost { calls, cause } => {
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
                     let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =

@@ -85,7 +85,7 @@ impl Judge {
                 if tid.as_raw() == 0 {
                     return Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call));
                 }
-                if self.mixed && !self.is_commands(tid) {
+                if self.mixed && !self.is_commands(&caller) {
                     return Verdict::GoOn;
                 }
                 self.look(&Looked {
@@ -130,14 +130,19 @@ impl Judge {
         }
     }
 
-    /// Whether a thread is the command's own user's, without capabilities, in the user namespace that this process is in.
-    fn is_commands(&self, tid: Pid) -> bool {
+    /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
+    fn is_commands(&self, caller: &Caller) -> bool {
+        let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
         let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
         let own = uids.split_whitespace().all(|uid| uid.parse() == Ok(self.ids.uid));
         let bare = super::threads::field(&status, "CapEff:").is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
+        if uids.is_empty() || !own || !bare {
+            return false;
+        }
         let namespace = |of: &str| readlink(format!("/proc/{of}/ns/user").as_str());
-        own && !uids.is_empty() && bare && namespace(&tid.to_string()).is_ok_and(|found| Ok(found) == namespace("self"))
+        let callers = caller.with_memory(|| Ok(namespace(&tid.to_string())));
+        callers.is_ok_and(|found| found.is_ok() && found == namespace("self"))
     }
 }
 
