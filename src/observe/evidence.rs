@@ -155,6 +155,7 @@ impl Evidence {
         if received.rejected > 0 {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
+        // As in `collect_log`: here is the place for what the notifier saw of these clients.
         let (none, mut ended) = (received.reports.is_empty(), received.closed);
         for Reported { id, report, on } in received.reports {
             if !self.recording {
@@ -227,6 +228,7 @@ impl Evidence {
         let Some(log) = &mut self.log else { return Ok(false) };
         let mut denials = Vec::new();
         let drained = log.drain_some(AT_ONCE, |logged| denials.push(logged))?;
+        // What the notifier saw of these packets is to be taken in here: after they were read and before they are attributed.
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
