@@ -41,7 +41,8 @@ fn paths(line: &str, at: usize) -> Vec<String> {
         let before = line[..at].trim_end().trim_end_matches(':');
         let last = before.rsplit(": ").next().unwrap_or_default().trim();
         // A name of several words is more likely a sentence.
-        if !last.is_empty() && last != before && !last.contains(char::is_whitespace) && !last.starts_with('[') {
+        let is_name = last.starts_with(|c: char| c.is_alphanumeric() || "._~-".contains(c));
+        if is_name && last != before && !last.contains(char::is_whitespace) {
             found.push(last.to_owned());
         }
     }
