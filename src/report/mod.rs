@@ -1,7 +1,7 @@
 //! What ledgers say, for people and for programs: one run as a table of its records, or the counts over any number of
 //! runs (the paper's Appendix G).
 //!
-//! A run is counted only if its ledger shows that nothing is missing ([`gate`]), so that totals are lower bounds.
+//! A run is counted only if its ledger shows that nothing is missing (`gate`), so that totals are lower bounds.
 
 // Where ledgers are, and what one of them says.
 mod by_axis;

@@ -1,7 +1,8 @@
 //! The refusals that one tool's output tells of.
 
 use super::place::{is_loopback, objects};
-use super::screen::{Screens, is_prompt};
+pub use super::screen::Screens;
+use super::screen::is_prompt;
 use super::signature::{Answer, find};
 use crate::ledger::escape::{TEXT_LIMIT, escape};
 
@@ -24,7 +25,7 @@ pub struct Act {
 
 /// The acts in one output, each once: the same answer about the same object is one act that printed more than one
 /// line, and a line that names no object belongs to one that does.
-pub(super) fn acts(text: &str, screens: &mut Screens) -> Vec<Act> {
+pub fn acts(text: &str, screens: &mut Screens) -> Vec<Act> {
     let lines: Vec<&str> = text.lines().collect();
     let shown = screens.shown_before(&lines);
     let mut acts: Vec<Act> = Vec::new();

@@ -29,7 +29,7 @@ pub(super) fn is_prompt(line: &str) -> bool {
 
 /// The screens of one transcript.
 #[derive(Debug, Default)]
-pub(super) struct Screens {
+pub struct Screens {
     last: Vec<u64>,
 }
 
