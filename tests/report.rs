@@ -143,6 +143,7 @@ fn tables_and_rows_say_the_same() {
         "seen in runs that are not counted:",
         "all counts are lower bounds",
         "BLOCKED ACTIONS",
+        "PERSISTENCE: AT MOST 4 RE-ATTEMPTS ON ONE OBJECT IN ONE RUN (x.test:443)",
         "BY LEVEL",
         "BY TASK",
         "CONCENTRATION: 1 OF 3 GROUPS CARRY HALF OF THE DENIALS",
@@ -220,4 +221,38 @@ fn what_cannot_be_read_is_one_line_that_names_it() {
     // A damaged one among others is an excluded run.
     let report = json(&[&good, &at("z/damaged.jsonl.zst")]);
     assert_eq!((&report["total"]["runs"], &report["excluded"]["unreadable"]), (&json!(1), &json!(1)));
+}
+
+#[test]
+fn a_terminal_sees_how_far_it_is_and_no_one_else() {
+    use std::io::Read;
+    let dir = tempfile::tempdir().unwrap();
+    cohort(dir.path());
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    command.arg("report").arg(dir.path()).stderr(pty.slave);
+    let output = command.output().unwrap();
+    drop(command);
+    let mut seen = Vec::new();
+    // The end of a terminal whose other side is closed is EIO.
+    let _end = fs::File::from(pty.master).read_to_end(&mut seen);
+    let seen = String::from_utf8(seen).unwrap();
+    assert!(seen.starts_with("\r[#") && seen.contains(" of 14 files") && seen.ends_with("\r\u{1b}[K"), "{seen:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), printed(&[dir.path().to_str().unwrap()]));
+}
+
+#[test]
+fn every_flag_is_described() {
+    use clap::CommandFactory;
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/report.md")).unwrap();
+    let cli = ringfence::cli::Cli::command();
+    let report = cli.find_subcommand("report").expect("report");
+    let flags: Vec<_> = report.get_arguments().filter_map(|flag| flag.get_long()).filter(|f| *f != "help").collect();
+    assert!(flags.len() >= 6);
+    for flag in flags {
+        assert!(text.contains(&format!("| `--{flag}")), "docs/report.md lacks --{flag}");
+    }
+    for reason in ringfence::report::Exclusion::NAMES {
+        assert!(text.contains(&format!("| `{reason}` |")), "docs/report.md lacks {reason}");
+    }
 }

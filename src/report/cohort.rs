@@ -3,7 +3,7 @@
 use super::counts::Counts;
 use super::gate::Exclusion;
 use super::objects::Objects;
-use super::run::{Run, Scan, Tool};
+use super::run::{MostTried, Run, Scan, Tool};
 use super::selection::{By, Selection};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -100,6 +100,19 @@ impl Cohort {
             groups.entry(by.group(run).map(str::to_owned)).or_default().add(run);
         }
         groups
+    }
+
+    /// The object that was tried again most often in one counted run, and that run; of equals the first.
+    pub(super) fn most_tried(&self) -> Option<(&MostTried, &Run)> {
+        let counted = self.runs.iter().rev().filter(|run| run.exclusion.is_none());
+        let tried = counted.filter_map(|run| Some((run.most_tried.as_ref()?, run)));
+        tried.max_by_key(|(most, _)| most.reattempts)
+    }
+
+    /// Denials of counted runs of which it is not known whether they are re-attempts.
+    pub(super) fn unnumbered(&self) -> u64 {
+        let counted = self.runs.iter().filter(|run| run.exclusion.is_none());
+        counted.fold(0, |sum, run| sum.saturating_add(run.unnumbered))
     }
 
     /// How many runs are excluded for each reason.

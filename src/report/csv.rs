@@ -2,6 +2,7 @@
 
 use super::cohort::Cohort;
 use super::run::Run;
+use crate::ledger::escape::printable;
 use crate::policy::Axis;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -68,10 +69,12 @@ fn row<'a>(out: &mut impl Write, cells: impl Iterator<Item = &'a str>) -> io::Re
     writeln!(out, "{line}")
 }
 
+/// Line feeds are kept, in quotes: a label's value is to be the same for whoever reads it.
 fn cell(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
+    let text = text.split('\n').map(printable).collect::<Vec<_>>().join("\n");
+    match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+        false => text,
     }
 }
 
@@ -82,7 +85,7 @@ mod tests {
     #[test]
     fn cells_are_quoted_where_they_must_be() {
         let mut out = Vec::new();
-        row(&mut out, ["a", "", "b,c", "d\"e", "f\ng"].into_iter()).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "a,,\"b,c\",\"d\"\"e\",\"f\ng\"\n");
+        row(&mut out, ["a", "", "b,c", "d\"e", "f\ng", "h\u{1b}"].into_iter()).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "a,,\"b,c\",\"d\"\"e\",\"f\ng\",h\\x1b\n");
     }
 }

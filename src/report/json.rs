@@ -7,6 +7,7 @@ use super::counts::Counts;
 use super::objects::Tried;
 use super::run::Run;
 use super::selection::By;
+use crate::ledger::line::encode;
 use crate::policy::Axis;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -36,12 +37,13 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write) -> io::Result<()> {
         "concentration": concentration(cohort, &total, groups.as_ref()),
         "tools": tools(cohort),
     });
-    let head = serde_json::to_string(&head)?;
-    let head = head.strip_suffix('}').unwrap_or(&head);
-    write!(out, "{head},\"runs\":[")?;
+    // As in a ledger, no hidden character of a label or a path stands raw.
+    let head = encode(&head)?;
+    out.write_all(head.strip_suffix(b"}").unwrap_or(&head))?;
+    out.write_all(b",\"runs\":[")?;
     for (at, run) in cohort.runs.iter().enumerate() {
         out.write_all(if at == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *out, &self::run(run))?;
+        out.write_all(&encode(&self::run(run))?)?;
     }
     out.write_all(b"\n]}\n")
 }
@@ -79,16 +81,13 @@ fn tried(tried: &&Tried) -> Value {
 }
 
 fn persistence(cohort: &Cohort, total: &Counts) -> Value {
-    let counted = cohort.runs.iter().filter(|run| run.exclusion.is_none());
-    // The first of equals: the order of runs is that of their paths.
-    let largest = counted.clone().rev().filter_map(|run| run.most_tried.as_ref().map(|most| (most, run)));
-    let largest = largest.max_by_key(|(most, _)| most.reattempts).map(|(most, run)| {
+    let largest = cohort.most_tried().map(|(most, run)| {
         json!({ "axis": most.axis, "object": most.object, "reattempts": most.reattempts, "run": run.id,
             "path": run.path.to_string_lossy() })
     });
     json!({
         "reattempts": total.reattempts,
-        "unnumbered": counted.map(|run| run.unnumbered).sum::<u64>(),
+        "unnumbered": cohort.unnumbered(),
         "largest": largest,
         "objects": cohort.objects.by_reattempts().iter().take(LISTED).map(tried).collect::<Vec<_>>(),
     })

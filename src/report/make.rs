@@ -61,9 +61,6 @@ pub fn make(request: Request, out: &mut impl Write, colour: bool) -> Result<(), 
         scanned
     };
     in_order(&inputs, work, |scanned| match scanned {
-        Ok(Scan::NoLedger(path)) if is_named(&inputs, &path) => {
-            fault.get_or_insert(ReportError::NoLedger { path });
-        }
         Ok(scan) => cohort.take(scan),
         Err(error) => {
             fault.get_or_insert(error);
@@ -88,16 +85,9 @@ pub fn make(request: Request, out: &mut impl Write, colour: bool) -> Result<(), 
     written.map_err(ReportError::Print)
 }
 
-fn is_named(inputs: &[Input], path: &Path) -> bool {
-    inputs.iter().any(|input| input.named && input.path == path)
-}
-
-/// A ledger and its transcripts. A file that can't be opened is an error where it was named.
+/// A ledger and its transcripts.
 fn read(input: &Input, transcripts: Option<&Vec<PathBuf>>) -> Result<Scan, ReportError> {
-    if input.named {
-        std::fs::File::open(&input.path).map_err(|cause| unreadable("ledger", &input.path, cause))?;
-    }
-    let mut scan = scan(input, transcripts.is_some());
+    let mut scan = scan(input, transcripts.is_some())?;
     if let (Scan::Run(scanned), Some(transcripts)) = (&mut scan, transcripts) {
         scanned.run.inferred = Some(inferred(scanned, transcripts)?);
     }
@@ -123,7 +113,7 @@ fn one(
     }
     let _verification = table::report(&input.path, out, colour)?;
     if let Some(transcripts) = transcripts
-        && let Scan::Run(scanned) = scan(input, true)
+        && let Scan::Run(scanned) = scan(input, true)?
     {
         let inferred = inferred(&scanned, &transcripts)?;
         text::inferred_of_run(&inferred, out).map_err(ReportError::Print)?;

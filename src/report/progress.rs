@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a report is silent, and how long between two drawings.
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long between two drawings.
+const PAUSE: Duration = Duration::from_millis(100);
 
 const WIDTH: usize = 30;
 
@@ -14,14 +14,14 @@ const WIDTH: usize = 30;
 pub(super) struct Progress {
     total: usize,
     done: AtomicUsize,
-    /// When it was last drawn; none where it never is.
-    drawn: Option<Mutex<Instant>>,
+    /// When it was last drawn, if yet; none where it never is.
+    drawn: Option<Mutex<Option<Instant>>>,
 }
 
 impl Progress {
     /// A bar for so many files.
     pub(super) fn of(total: usize) -> Progress {
-        let drawn = stderr().is_terminal().then(|| Mutex::new(Instant::now()));
+        let drawn = stderr().is_terminal().then(|| Mutex::new(None));
         Progress { total, done: AtomicUsize::new(0), drawn }
     }
 
@@ -31,8 +31,8 @@ impl Progress {
         let Some(mut drawn) = self.drawn.as_ref().and_then(|drawn| drawn.try_lock().ok()) else {
             return;
         };
-        if drawn.elapsed() >= PAUSE {
-            *drawn = Instant::now();
+        if drawn.is_none_or(|at| at.elapsed() >= PAUSE) {
+            *drawn = Some(Instant::now());
             draw(&format!("\r{}", bar(done, self.total)));
         }
     }

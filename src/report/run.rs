@@ -1,8 +1,9 @@
 //! One run, read from its ledger in one pass.
 
 use super::by_axis::ByAxis;
+use super::error::ReportError;
 use super::gate::{Exclusion, judge};
-use super::input::{Input, begins_as_ledger, open};
+use super::input::{Input, begins_as_ledger, open, unreadable};
 use super::objects::{Objects, name};
 use super::transcript::{Inferred, Observed};
 use crate::ledger::record::{Body, Denial, Evidence, Mechanism, Outcome, Record, Seal};
@@ -78,10 +79,15 @@ pub(super) enum Scan {
     NoLedger(PathBuf),
 }
 
-/// Reads one ledger. What can't be read to its end makes an excluded run, too.
-pub(super) fn scan(input: &Input, with_observed: bool) -> Scan {
+/// Reads one ledger. What can't be read to its end makes an excluded run, too; so does a file that can't be opened, but
+/// where it was named: that is an error.
+pub(super) fn scan(input: &Input, with_observed: bool) -> Result<Scan, ReportError> {
     let mut reading = Reading::of(input, with_observed);
-    let found = open(&input.path).and_then(|mut text| match begins_as_ledger(&mut text)? {
+    let opened = match open(&input.path) {
+        Err(cause) if input.named => return Err(unreadable("ledger", &input.path, cause)),
+        opened => opened,
+    };
+    let found = opened.and_then(|mut text| match begins_as_ledger(&mut text)? {
         false => Ok(None),
         true => verify_each(text, None, |record| reading.record(record)).map(Some).map_err(|error| match error {
             VerifyError::Read { cause, .. } => cause,
@@ -89,9 +95,10 @@ pub(super) fn scan(input: &Input, with_observed: bool) -> Scan {
         }),
     });
     match found {
-        Ok(None) => Scan::NoLedger(input.path.clone()),
-        Ok(Some(found)) => Scan::Run(Box::new(reading.end(Ok(&found)))),
-        Err(cause) => Scan::Run(Box::new(reading.end(Err(cause)))),
+        Ok(None) if input.named => Err(ReportError::NoLedger { path: input.path.clone() }),
+        Ok(None) => Ok(Scan::NoLedger(input.path.clone())),
+        Ok(Some(found)) => Ok(Scan::Run(Box::new(reading.end(Ok(&found))))),
+        Err(cause) => Ok(Scan::Run(Box::new(reading.end(Err(cause))))),
     }
 }
 

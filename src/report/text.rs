@@ -61,9 +61,8 @@ fn head(cohort: &Cohort, total: &Counts, out: &mut impl Write) -> io::Result<()>
         writeln!(out, "seen in runs that are not counted: {} denials", total.in_excluded.total())?;
         writeln!(out, "all counts are lower bounds")?;
     }
-    let unnumbered: u64 = cohort.runs.iter().filter(|run| run.exclusion.is_none()).map(|run| run.unnumbered).sum();
-    if unnumbered > 0 {
-        writeln!(out, "denials not known to be re-attempts or none: {unnumbered}")?;
+    if cohort.unnumbered() > 0 {
+        writeln!(out, "denials not known to be re-attempts or none: {}", cohort.unnumbered())?;
     }
     if cohort.objects.beyond() > 0 {
         writeln!(out, "denials on objects beyond those told apart: {}", cohort.objects.beyond())?;
@@ -99,7 +98,7 @@ fn axes(total: &Counts) -> Table {
 
 fn groups(heading: &str, groups: &BTreeMap<Option<String>, Counts>, rows: usize) -> Table {
     let mut table = vec![cells([
-        &heading.to_uppercase(),
+        &printable(&heading.to_uppercase()),
         "RUNS",
         "NOT COUNTED",
         "WITH ANY",
@@ -222,6 +221,7 @@ fn print(out: &mut impl Write, title: &str, table: &Table, bold: bool) -> io::Re
     if table.len() < 2 {
         return Ok(());
     }
+    let title = printable(title);
     let (on, off) = if bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     writeln!(out, "\n{on}{title}{off}")?;
     let columns = table[0].len();

@@ -1,10 +1,12 @@
 //! The outputs of tools in a transcript, whatever its form.
 
 use super::{atif, jsonl};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::io::{self, BufRead};
 
 /// The longest line of a structured transcript that is read, in bytes: images stand in them.
-const LINE_LIMIT: u64 = 64 << 20;
+const LINE_LIMIT: u64 = 16 << 20;
 
 /// The longest line of plain text that is kept whole.
 const TEXT_LIMIT: u64 = 1 << 16;
@@ -57,11 +59,17 @@ fn is_array(start: &[u8]) -> bool {
     matches!(rest.next(), Some(b'{' | b']'))
 }
 
+/// What tells a trajectory from a line of its own.
+#[derive(Deserialize)]
+struct Shape {
+    steps: Option<IgnoredAny>,
+}
+
 fn structured(mut text: impl BufRead, take: &mut impl FnMut(Output<'_>)) -> Result<u64, Fault> {
     let mut first = Vec::new();
     io::Read::take(&mut text, LINE_LIMIT).read_until(b'\n', &mut first).map_err(Fault::Read)?;
     // A whole object in the first line that is no trajectory begins JSON lines.
-    let lines = serde_json::from_slice::<serde_json::Value>(&first).is_ok_and(|value| value.get("steps").is_none());
+    let lines = serde_json::from_slice::<Shape>(&first).is_ok_and(|shape| shape.steps.is_none());
     if !lines {
         return atif::read(io::Read::chain(&first[..], text), take);
     }
