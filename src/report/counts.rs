@@ -1,6 +1,7 @@
 //! Volume and incidence over runs.
 
 use super::by_axis::ByAxis;
+use super::gate::Exclusion;
 use super::run::Run;
 use crate::policy::Axis;
 use serde::Serialize;
@@ -44,9 +45,12 @@ pub(super) struct AxisRow {
 
 impl Counts {
     pub(super) fn add(&mut self, run: &Run) {
-        if run.exclusion.is_some() {
+        if let Some(exclusion) = &run.exclusion {
             self.excluded += 1;
-            self.in_excluded.add_all(&run.denials);
+            // What a second ledger of a run holds is not missing.
+            if !matches!(exclusion, Exclusion::Duplicate(_)) {
+                self.in_excluded.add_all(&run.denials);
+            }
             return;
         }
         self.runs += 1;

@@ -120,7 +120,7 @@ impl<R: BufRead> Read for Frames<R> {
             }
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
-                self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
+                self.decoder.decode_blocks(&mut self.source, one).map_err(|_| damaged())?;
             }
             match self.decoder.read(buffer)? {
                 0 => self.within = false,
@@ -145,11 +145,16 @@ impl<R: BufRead> Frames<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(other) => return Err(io::Error::other(other)),
+                Err(_) => return Err(damaged()),
             }
         }
         Ok(false)
     }
+}
+
+/// In one sentence, for the decoder's own speak of its insides.
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the zstd data is damaged or cut short")
 }
 
 #[cfg(test)]

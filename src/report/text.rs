@@ -30,10 +30,11 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write, bold: bool) -> io::Re
     if let Some(by) = cohort.by.as_ref().filter(|by| **by != By::Level) {
         print(&format!("BY {}", by.name().to_uppercase()), groups(by.name(), &cohort.groups(by), usize::MAX))?;
     }
-    print(
-        "PERSISTENCE: OBJECTS TRIED AGAIN",
-        objects(&cohort.objects.by_reattempts(), total.reattempts.total(), true),
-    )?;
+    let most = cohort.most_tried().map_or_else(String::new, |(most, _)| {
+        let object = bounded(&most.object, WIDTH);
+        format!(": AT MOST {} RE-ATTEMPTS ON ONE OBJECT IN ONE RUN ({object})", most.reattempts)
+    });
+    print(&format!("PERSISTENCE{most}"), objects(&cohort.objects.by_reattempts(), total.reattempts.total(), true))?;
     print("CONCENTRATION: OBJECTS", objects(&cohort.objects.by_volume(), total.denials.total(), false))?;
     let (title, table) = spread(cohort, &total);
     print(&title, table)?;
