@@ -4,6 +4,7 @@
 use crate::install::firewall::{FirewallError, RuleCounter};
 use crate::ledger::record::{Body, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
+pub use crate::observe::hearing::Hearing;
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver};
@@ -21,6 +22,9 @@ pub enum EvidenceError {
     /// The proxy has ended: egress is closed, and what it refuses is not recorded.
     #[error("the proxy has ended")]
     ProxyEnded,
+    /// The observer is not to be heard: calls that it would answer get ENOSYS.
+    #[error("observer: {0}")]
+    Observer(String),
     /// The proxy sends what it never would.
     #[error("the proxy sent {0} messages that are no reports")]
     ProxyGarbled(u64),
@@ -48,6 +52,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct Evidence {
     reports: Option<ReportReceiver>,
     log: Option<NfLog>,
+    observer: Option<Hearing>,
     /// Packets that the log has told of, by rule.
     logged: BTreeMap<String, u64>,
     /// Packets that are known to be missing from the log.
@@ -68,6 +73,16 @@ impl Evidence {
     /// The sources of a run.
     pub fn new(reports: Option<ReportReceiver>, log: Option<NfLog>) -> Evidence {
         Evidence { reports, log, ..Evidence::default() }
+    }
+
+    /// From here on the observer is heard too.
+    pub fn hear_observer(&mut self, hearing: Hearing) {
+        self.observer = Some(hearing);
+    }
+
+    /// The observer, to be waited for.
+    pub fn observer(&self) -> Option<&Hearing> {
+        self.observer.as_ref()
     }
 
     /// The proxy's channel, to be waited for.
@@ -105,6 +120,8 @@ impl Evidence {
 
     /// Takes in some of what is there: whoever is refused without end must not keep the supervisor from all else.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        // Before the log: who reaches out is told before the packet goes.
+        self.collect_observer(ledger)?;
         self.collect_log(ledger)?;
         self.hold_egress_while_losing(ledger)?;
         self.collect_reports(ledger)?;
@@ -113,6 +130,7 @@ impl Evidence {
 
     /// Takes in all that is there, when nothing of the sandbox is left that could add to it.
     pub fn collect_all(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        while self.collect_observer(ledger)? {}
         while self.collect_log(ledger)? {}
         self.hold_egress_while_losing(ledger)?;
         while self.collect_reports(ledger)? {}
@@ -125,6 +143,12 @@ impl Evidence {
             Some(reports) => Ok(hold_while_losing(reports, &mut self.holding, ledger)?),
             None => Ok(()),
         }
+    }
+
+    /// Whether there may be more.
+    fn collect_observer(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
+        let Some(observer) = &mut self.observer else { return Ok(false) };
+        observer.collect(ledger, self.recording, |_reaches| {})
     }
 
     /// Whether there may be more.

@@ -137,7 +137,8 @@ impl Watchman {
         };
         let signals = self.signals.to_wait_for().map(|signals| add(signals.as_fd()));
         let watch = installation.watch.as_ref().map(|watch| add(watch.as_fd()));
-        // These two are looked at after every wait.
+        // These three are looked at after every wait.
+        installation.evidence.observer().map(|observer| add(observer.as_fd()));
         installation.evidence.log().map(|log| add(log.as_fd()));
         installation.evidence.reports().map(|reports| add(reports.as_fd()));
         let until = deadline.into_iter().chain(self.signals.deadline()).min();
@@ -293,6 +294,6 @@ pub fn ledger_mode(on_failure: crate::policy::OnLedgerFailure) -> LedgerMode {
 impl Installation {
     /// Whether a process is one of ours.
     fn is_own(&self, pid: Pid) -> bool {
-        self.stage.as_ref().is_some_and(|s| s.pid == pid) || self.proxy_pid() == Some(pid)
+        self.stage.as_ref().is_some_and(|s| s.pid == pid) || self.companions().any(|own| own == pid)
     }
 }
