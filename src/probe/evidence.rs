@@ -54,7 +54,8 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
     let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
     let mut judged: Vec<Probe> =
         made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
-    let tried: BTreeSet<Restriction> = judged.iter().filter_map(of).flat_map(|spec| spec.restrictions.clone()).collect();
+    let tried: BTreeSet<Restriction> =
+        judged.iter().filter_map(of).flat_map(|spec| spec.restrictions.clone()).collect();
     for spec in &all {
         let super::operation::Operation::Evidence(operation) = &spec.operation else { continue };
         let seen = match operation {

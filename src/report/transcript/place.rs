@@ -13,7 +13,9 @@ const NAME_LIMIT: usize = 4096;
 /// begins, in bytes.
 pub(super) fn objects(answer: Answer, line: &str, at: usize) -> Vec<String> {
     let mut found = match answer {
-        Answer::Forbidden | Answer::Unresolved | Answer::Refused => hosts(line),
+        Answer::Refused => hosts(line),
+        // A proxy's or a resolver's own address is not what was asked for.
+        Answer::Forbidden | Answer::Unresolved => hosts(line).into_iter().filter(|host| !is_loopback(host)).collect(),
         Answer::ReadOnly | Answer::NotPermitted | Answer::Denied => paths(line, at),
         Answer::Sudo => Vec::new(),
     };
