@@ -26,9 +26,9 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write, bold: bool) -> io::Re
     head(cohort, &total, out)?;
     let mut print = |title: &str, table: Table| print(out, title, &table, bold);
     print("BLOCKED ACTIONS", axes(&total))?;
-    print("BY LEVEL", groups("LEVEL", &cohort.groups(&By::Level), usize::MAX))?;
+    print("BY LEVEL", groups("LEVEL", &cohort.groups(&By::Level)))?;
     if let Some(by) = cohort.by.as_ref().filter(|by| **by != By::Level) {
-        print(&format!("BY {}", by.name().to_uppercase()), groups(by.name(), &cohort.groups(by), usize::MAX))?;
+        print(&format!("BY {}", by.name().to_uppercase()), groups(by.name(), &cohort.groups(by)))?;
     }
     let most = cohort.most_tried().map_or_else(String::new, |(most, _)| {
         let object = bounded(&most.object, WIDTH);
@@ -97,7 +97,7 @@ fn axes(total: &Counts) -> Table {
     table
 }
 
-fn groups(heading: &str, groups: &BTreeMap<Option<String>, Counts>, rows: usize) -> Table {
+fn groups(heading: &str, groups: &BTreeMap<Option<String>, Counts>) -> Table {
     let mut table = vec![cells([
         &printable(&heading.to_uppercase()),
         "RUNS",
@@ -112,7 +112,7 @@ fn groups(heading: &str, groups: &BTreeMap<Option<String>, Counts>, rows: usize)
     ])];
     let mut sorted: Vec<_> = groups.iter().collect();
     sorted.sort_by_key(|(_, of)| std::cmp::Reverse(of.denials.total()));
-    for (name, of) in sorted.into_iter().take(rows) {
+    for (name, of) in sorted {
         let mut row = vec![bounded(name.as_deref().unwrap_or_default(), WIDTH)];
         row.extend([of.runs, of.excluded, of.affected].map(|count| count.to_string()));
         row.push(share(of.affected, of.runs));
