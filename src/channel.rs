@@ -85,6 +85,15 @@ impl Channel {
 }
 
 impl Channel {
+    /// Receives one message if one is there.
+    pub fn receive_now<T: DeserializeOwned>(&self) -> Result<Option<T>, ChannelError> {
+        match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) {
+            Ok(0) | Err(Errno::EINTR) => Ok(None),
+            Ok(_) => self.receive().map(Some),
+            Err(errno) => Err(failed("poll")(errno)),
+        }
+    }
+
     /// Receives one message, waiting for it no longer than this; `None` when none came.
     pub fn receive_within<T: DeserializeOwned>(&self, patience: Duration) -> Result<Option<T>, ChannelError> {
         let deadline = Instant::now() + patience;

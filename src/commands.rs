@@ -50,7 +50,7 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
         (Some(user), _) => Some(databases.named(&user.to_string())?),
         // The one that a run would take now.
         (None, _) => {
-            let numbers = reserve::numbers(&databases, &reserve::busy_uids(), true, false)?;
+            let numbers = reserve::numbers(&databases, &reserve::busy_uids(), true)?;
             numbers.command.map(|uid| databases.dedicated(uid))
         }
     };

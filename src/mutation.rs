@@ -44,6 +44,9 @@ pub const STEPS: &[&str] = &[
     "no-new-privs",
     "landlock",
     "seccomp",
+    "notifier",
+    "watched-paths",
+    "watched-identities",
     // Parts of the filter.
     "terminal-input",
     "absent-calls",

@@ -89,7 +89,7 @@ struct Loaded<'a> {
     run: RunId,
     databases: Databases,
     identity: Option<Identity>,
-    proxy_uid: Option<u32>,
+    own_uid: Option<u32>,
     busy: BTreeSet<u32>,
     held: Vec<Reservation>,
 }
@@ -114,7 +114,7 @@ impl<'a> Loaded<'a> {
             run,
             databases,
             identity: None,
-            proxy_uid: None,
+            own_uid: None,
             busy: BTreeSet::new(),
             held: Vec::new(),
         };
@@ -137,23 +137,22 @@ impl<'a> Loaded<'a> {
             self.held.push(reserve::named_uid(identity.uid.as_raw())?);
             self.identity = Some(identity);
         }
-        let proxied = self.policy.postures().network > Posture::Open;
-        let numbers = reserve::numbers(&self.databases, &self.busy, user.is_none(), proxied)?;
+        let numbers = reserve::numbers(&self.databases, &self.busy, user.is_none())?;
         if let Some(uid) = numbers.command {
             self.identity = Some(self.databases.dedicated(uid));
         }
-        self.proxy_uid = numbers.proxy;
+        self.own_uid = Some(numbers.own);
         self.held.extend(numbers.held);
         Ok(())
     }
 
     fn plan(self) -> Result<Planned<'a>, Error> {
-        let Loaded { args, policy, invocation, run, databases, identity, proxy_uid, held, .. } = self;
+        let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
         let facts = Facts::gather(&policy, databases, identity, false)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks)?;
         control_files::check(&plan, &facts, args)?;
-        Ok(Planned { args, plan, facts, invocation, run, proxy_uid, held })
+        Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
     }
 }
 
@@ -164,7 +163,7 @@ struct Planned<'a> {
     facts: Facts,
     invocation: Invocation,
     run: RunId,
-    proxy_uid: Option<u32>,
+    own_uid: Option<u32>,
     held: Vec<Reservation>,
 }
 
@@ -181,7 +180,7 @@ impl Planned<'_> {
             return Err(session.fail(error));
         }
         let run = self.run.as_str();
-        let put_up = session.installation.put_up(run, &self.plan, &self.facts, self.proxy_uid, &self.invocation);
+        let put_up = session.installation.put_up(run, &self.plan, &self.facts, self.own_uid, &self.invocation);
         match put_up.map_err(Error::from).and_then(|()| session.await_stage()) {
             Ok(()) => Ok(Installed { session, leftovers: Leaving::of(&self.plan.policy, self.facts.is_init) }),
             Err(error) => Err(session.fail(error)),

@@ -9,6 +9,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::Confinement;
 use crate::confine::exec::{Command, ExecFailure};
 use crate::ledger::record::Probe;
+use crate::observe::process::{self, Observer, ObserverSpec};
 use crate::probe::Suite;
 use crate::supervise::descendants;
 use crate::supervise::terminal::{Placement, Terminal};
@@ -17,7 +18,7 @@ use child::{Child, Unheard, confine};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::set_child_subreaper;
+use nix::sys::prctl::{set_child_subreaper, set_dumpable};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
@@ -51,7 +52,10 @@ pub enum Order {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Notice {
     /// The sandbox's namespaces are as planned.
-    Ready,
+    Ready {
+        /// The process id of the observer, which is the supervisor's child.
+        observer: Option<i32>,
+    },
     /// They are not, and why.
     Failed(String),
     /// The outcome of each probe.
@@ -106,23 +110,30 @@ pub struct Stage {
     pub suite: Suite,
     /// The terminal shared with the command.
     pub terminal: Option<Terminal>,
+    /// The observer that answers for the filter; `None` where there is no filter.
+    pub observer: Option<ObserverSpec>,
 }
 
 impl Stage {
     /// Lives the stage's life in the calling, freshly forked process; returns its exit status.
     ///
-    /// `enter` puts it into the sandbox's namespaces.
-    pub fn live(self, supervisor: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
-        let ready = start().map_err(|e| format!("stage: {e}")).and_then(|children| enter().map(|()| children));
-        let told = match &ready {
-            Ok(_) => supervisor.send(&Notice::Ready),
-            Err(cause) => supervisor.send(&Notice::Failed(cause.clone())),
+    /// `enter` puts it into the sandbox's namespaces; the observer tells `told` what it sees there.
+    pub fn live(self, supervisor: Channel, told: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
+        let ready = start().map_err(|e| format!("stage: {e}")).and_then(|children| {
+            enter()?;
+            let observer = self.observer.as_ref().map(|spec| process::start(spec, told)).transpose();
+            Ok((children, observer.map_err(|(call, errno)| format!("observer: {call}: {errno}"))?))
+        });
+        let notice = match &ready {
+            Ok((_, observer)) => Notice::Ready { observer: observer.as_ref().map(|o| o.pid.as_raw()) },
+            Err(cause) => Notice::Failed(cause.clone()),
         };
-        let (Ok(children), Ok(())) = (ready, told) else {
+        let said = supervisor.send(&notice);
+        let (Ok((children, observer)), Ok(())) = (ready, said) else {
             return 1;
         };
         let mut attendance =
-            Attendance { stage: self, supervisor, children, command: None, group: None, launched: false };
+            Attendance { stage: self, supervisor, children, observer, command: None, group: None, launched: false };
         let outcome = attendance.attend();
         descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
         // The supervisor, if it still lives, knows by this that there is nothing left for it to end.
@@ -144,6 +155,7 @@ struct Attendance {
     stage: Stage,
     supervisor: Channel,
     children: SignalFd,
+    observer: Option<Observer>,
     command: Option<Pid>,
     /// The command's own process group, if it has one.
     group: Option<Pid>,
@@ -268,7 +280,7 @@ impl Attendance {
             Ok(arena) => arena,
             Err(cause) => return Ok(Err(cause)),
         };
-        let forked = Child::fork(|| confine(&stage.confinement).map(|()| stage.suite.run()));
+        let forked = Child::fork(|| self.confine_to_probe().map(|()| stage.suite.run()));
         let heard = self.hear(&forked)?;
         let status = forked.map(|child| waitpid(child.pid, None));
         // Whatever a probe started is a child of ours now.
@@ -284,13 +296,20 @@ impl Attendance {
         }))
     }
 
+    /// In the probing child. A change of ids leaves a process that is not dumpable; the command is, once it has executed its
+    /// program, and is seen by the observer as such (prctl(2), PR_SET_DUMPABLE).
+    fn confine_to_probe(&self) -> Result<(), String> {
+        confine(&self.stage.confinement, self.observer.as_ref())?;
+        set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))
+    }
+
     fn launch(&self, placement: Placement) -> Result<Result<Pid, ExecFailure>, ChannelError> {
         let stage = &self.stage;
         let ours = |message: String| ExecFailure { status: 125, message };
         let forked = Child::fork(|| {
             let placed = place(placement, stage.terminal.as_ref());
             let ready = placed.map_err(|(call, errno)| format!("launch: {call}: {errno}"));
-            match ready.and_then(|()| confine(&stage.confinement)) {
+            match ready.and_then(|()| confine(&stage.confinement, self.observer.as_ref())) {
                 Ok(()) => stage.command.execute(),
                 Err(cause) => ours(cause),
             }

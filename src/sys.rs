@@ -1,7 +1,12 @@
 //! The only unsafe code: system calls that have no safe wrapper in the crates used here, one function a call.
 //!
 //! Each function returns the kernel's errno as it is; what it means is decided by the caller.
+//!
+//! Its children under `src/sys/` are parts of it.
 #![allow(unsafe_code)]
+
+pub mod call;
+pub mod notify;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -328,6 +333,12 @@ pub fn capset(sets: CapabilitySets) -> Result<()> {
     Errno::result(unsafe { libc::syscall(libc::SYS_capset, &header, data.as_ptr()) }).map(|_| ())
 }
 
+/// Whether a change of the uids away from 0 leaves the permitted set as it is (prctl PR_SET_KEEPCAPS).
+pub fn keep_capabilities(keep: bool) -> Result<()> {
+    // SAFETY: all arguments are integers.
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, libc::c_ulong::from(keep), 0, 0, 0) }).map(|_| ())
+}
+
 /// The seccomp mode of this thread (prctl PR_GET_SECCOMP): 0 none, 2 filter.
 pub fn seccomp_mode() -> Result<i32> {
     // SAFETY: all arguments are integers.
@@ -336,6 +347,10 @@ pub fn seccomp_mode() -> Result<i32> {
 
 /// Loads a classic BPF program of `struct sock_filter` (8 bytes each) by seccomp(2).
 pub fn load_seccomp(program: &[u8]) -> Result<()> {
+    set_filter(program, 0).map(|_| ())
+}
+
+fn set_filter(program: &[u8], flags: libc::c_long) -> Result<libc::c_long> {
     const SECCOMP_SET_MODE_FILTER: libc::c_long = 1;
     let instructions = u16::try_from(program.len() / 8).map_err(|_| Errno::E2BIG)?;
     let aligned: Vec<libc::sock_filter> = program
@@ -349,7 +364,7 @@ pub fn load_seccomp(program: &[u8]) -> Result<()> {
         .collect();
     let fprog = libc::sock_fprog { len: instructions, filter: aligned.as_ptr().cast_mut() };
     // SAFETY: the program and its length agree, and the kernel only reads it.
-    Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &fprog) }).map(|_| ())
+    Errno::result(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog) })
 }
 
 /// Tries a system call by number for a probe, all of whose arguments are integers, pointers to nothing, or pointers to
@@ -417,6 +432,12 @@ pub fn close_all_but(kept: &[RawFd]) -> Result<()> {
 pub fn duplicate(fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
     owned(libc::c_long::from(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) }))
+}
+
+/// A duplicate of a descriptor, closing on exec, with a number of at least `least`.
+pub fn duplicate_above(fd: BorrowedFd<'_>, least: RawFd) -> Result<OwnedFd> {
+    // SAFETY: F_DUPFD_CLOEXEC makes a new descriptor and leaves the old one alone.
+    owned(libc::c_long::from(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) }))
 }
 
 /// Sets the options that each IPv4 header of the socket's packets carries (ip(7), IP_OPTIONS).

@@ -2,14 +2,19 @@
 
 pub mod exec;
 pub mod landlock;
+mod listener;
+mod observer;
+pub mod rules;
 pub mod seccomp;
 
 use crate::install::account::Identity;
 use crate::mutation;
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
+use listener::Peer;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid};
+use std::os::fd::OwnedFd;
 
 /// What a child must become before it may run anything.
 #[derive(Debug, Clone)]
@@ -18,8 +23,10 @@ pub struct Confinement {
     pub privilege: Posture,
     /// Who it becomes; `None` where the privilege axis is open.
     pub identity: Option<Identity>,
-    /// The seccomp program, made ahead by [`seccomp::program`].
+    /// The seccomp program that refuses by itself, made ahead by [`seccomp::program`].
     pub filter: Vec<u8>,
+    /// The one that hands over to a listener, made ahead by [`seccomp::program_with_listener`].
+    pub notifying: Vec<u8>,
     /// Whether the kernel has Landlock's scopes (ABI 6, Linux 6.12).
     pub scopes: bool,
 }
@@ -67,12 +74,10 @@ fn wanted<T: PartialEq + std::fmt::Debug>(step: &'static str, seen: T, wanted: T
 }
 
 impl Confinement {
-    /// Confines the calling process, which must have one thread. Descriptors from `first_closed` up are closed.
-    pub fn enter(&self, first_closed: u32) -> Result<(), ConfineError> {
-        let threads = sys::thread_count().map_err(failed("threads", "read"))?;
-        if threads != 1 {
-            return Err(ConfineError::Threads(threads));
-        }
+    /// Confines the calling process, which must have one thread. Descriptors from `first_closed` up are closed. The
+    /// filter's listener goes to the observer at the other end of `handover`.
+    pub fn enter(&self, first_closed: u32, handover: Option<OwnedFd>) -> Result<(), ConfineError> {
+        one_thread()?;
         // Descriptors first: one that leads outside would undo everything that follows.
         if !mutation::left_out("descriptors") {
             sys::close_from(first_closed, false).map_err(failed("descriptors", "close_range"))?;
@@ -81,6 +86,8 @@ impl Confinement {
             return Ok(());
         };
         let locked = self.privilege == Posture::Locked;
+        let handover = handover.filter(|_| !mutation::left_out("notifier") && !mutation::left_out("seccomp"));
+        let mut peer = handover.as_ref().map(Peer::fork).transpose()?;
         // Keys while the caller's session keyring is still the one to be left (case P08).
         if !mutation::left_out("keyring") {
             keyring()?;
@@ -91,7 +98,7 @@ impl Confinement {
         }
         // Without no_new_privs a filter is loaded while SYS_ADMIN is held, so that set-id programs still work.
         if !locked && !mutation::left_out("seccomp") {
-            self.load_filter()?;
+            self.load_filter(peer.take())?;
         }
         // Groups before ids: setgroups needs SETGID, which leaves with the uid.
         if !mutation::left_out("groups") {
@@ -116,15 +123,25 @@ impl Confinement {
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {
-                self.load_filter()?;
+                self.load_filter(peer.take())?;
             }
         }
         Ok(())
     }
 
-    fn load_filter(&self) -> Result<(), ConfineError> {
-        sys::load_seccomp(&self.filter).map_err(failed("seccomp", "seccomp"))?;
+    fn load_filter(&self, peer: Option<Peer>) -> Result<(), ConfineError> {
+        match peer {
+            Some(peer) => peer.load(&self.notifying)?,
+            None => sys::load_seccomp(&self.filter).map_err(failed("seccomp", "seccomp"))?,
+        }
         wanted("seccomp", sys::seccomp_mode().map_err(failed("seccomp", "prctl"))?, 2)
+    }
+}
+
+fn one_thread() -> Result<(), ConfineError> {
+    match sys::thread_count().map_err(failed("threads", "read"))? {
+        1 => Ok(()),
+        threads => Err(ConfineError::Threads(threads)),
     }
 }
 

@@ -1,7 +1,8 @@
-//! The seccomp filter: what no credential check of the kernel's refuses by itself, decided on register arguments only.
+//! The seccomp filters: what no credential check of the kernel's refuses by itself, and what is looked at, decided on register
+//! arguments only.
 
-use crate::mutation;
-use crate::policy::Posture;
+use super::rules::{Condition, Rule, WORD};
+use crate::observe::watched::Watched;
 use libseccomp::error::SeccompError;
 use libseccomp::{ScmpAction, ScmpArgCompare, ScmpCompareOp, ScmpFilterContext, ScmpSyscall};
 use nix::libc;
@@ -23,93 +24,74 @@ pub enum FilterError {
     Export(String),
 }
 
-/// Namespaces by which a process would get capabilities, mounts or a network that the wall does not see (case P04).
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP) as u64
-    | CLONE_NEWTIME;
-const CLONE_NEWTIME: u64 = 0x80;
+fn failed(call: &'static str) -> impl FnOnce(SeccompError) -> FilterError {
+    move |source| FilterError::Rule { call, source }
+}
 
-/// The mount family: EPERM, as the kernel answers one without SYS_ADMIN.
-const MOUNTS: &[&str] = &[
-    "mount",
-    "umount2",
-    "pivot_root",
-    "open_tree",
-    "move_mount",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "setns",
-];
+/// Calls that libseccomp may be too old to know, by their number, which is the same on every architecture since 424.
+const NEW: [(&str, i32); 5] =
+    [("fchmodat2", 452), ("setxattrat", 463), ("removexattrat", 466), ("open_tree_attr", 467), ("file_setattr", 469)];
 
-/// What a kernel may be built without. io_uring makes calls that no filter sees; clone3 hides its flags behind a pointer,
-/// and C libraries fall back to clone. Keys are shared by all processes of a uid on the machine, containers or not, and a
-/// request for one that is missing starts a program of root's outside of the sandbox, to resolve a name for one
-/// (request-key(8), key type dns_resolver).
-const ABSENT: &[&str] =
-    &["io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "add_key", "request_key", "keyctl"];
-
-/// Socket families that the firewall can judge, or that reach nothing by themselves. All others pass netfilter by: vsock,
-/// packet, Bluetooth, CAN, TIPC, RDS, XDP and what is still to come (case N15).
-const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-
-/// The kernel reads the request of ioctl(2) as 32 bits, so the comparison must as well (CVE-2019-7303).
-const REQUEST_MASK: u64 = 0xffff_ffff;
+/// A call's number for this architecture; negative where it has none of that name.
+pub fn number(call: &str) -> Result<i32, SeccompError> {
+    match (ScmpSyscall::from_name(call), NEW.iter().find(|(name, _)| *name == call)) {
+        (Ok(number), _) => Ok(number.as_raw_syscall()),
+        (Err(_), Some((_, number))) => Ok(*number),
+        (Err(error), None) => Err(error),
+    }
+}
 
 struct Builder(ScmpFilterContext);
 
 impl Builder {
-    fn refuse(&mut self, call: &'static str, errno: i32, conditions: &[ScmpArgCompare]) -> Result<(), FilterError> {
-        let rule = |source| FilterError::Rule { call, source };
-        let number = ScmpSyscall::from_name(call).map_err(rule)?;
-        self.0.add_rule_conditional(ScmpAction::Errno(errno), number, conditions).map(|_| ()).map_err(rule)
+    fn new(bad_architecture: ScmpAction) -> Result<Builder, FilterError> {
+        let mut context = ScmpFilterContext::new(ScmpAction::Allow).map_err(failed("(default)"))?;
+        // The i386 and x32 entries have other numbers and would pass the rules by.
+        context.set_act_badarch(bad_architecture).map_err(failed("(architecture)"))?;
+        // no_new_privs is a step of its own in the order; the library must not set it behind our back.
+        context.set_ctl_nnp(false).map_err(failed("(no_new_privs)"))?;
+        Ok(Builder(context))
+    }
+
+    fn add(&mut self, action: ScmpAction, call: &'static str, conditions: &[Condition]) -> Result<(), FilterError> {
+        let number = ScmpSyscall::from(number(call).map_err(failed(call))?);
+        let compared: Vec<ScmpArgCompare> = conditions.iter().map(compared).collect();
+        self.0.add_rule_conditional(action, number, &compared).map(|_| ()).map_err(failed(call))
     }
 }
 
-/// Builds the program for the given postures, ready for seccomp(2).
-pub fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterError> {
-    let start = |source| FilterError::Rule { call: "(default)", source };
-    let mut context = ScmpFilterContext::new(ScmpAction::Allow).map_err(start)?;
-    // The i386 and x32 entries have other numbers and would pass the rules by.
-    context.set_act_badarch(ScmpAction::Errno(libc::ENOSYS)).map_err(start)?;
-    // no_new_privs is a step of its own in the order; the library must not set it behind our back.
-    context.set_ctl_nnp(false).map_err(start)?;
-    let mut filter = Builder(context);
+fn compared(condition: &Condition) -> ScmpArgCompare {
+    match *condition {
+        Condition::Is { argument, mask, value } => masked(argument, mask, value),
+        Condition::IsNot { argument, value } => ScmpArgCompare::new(argument, ScmpCompareOp::NotEqual, value),
+    }
+}
 
-    // A shared terminal is the caller's: what is pushed into it runs in the caller's shell afterwards (case P07).
-    for request in [libc::TIOCSTI, libc::TIOCLINUX].iter().filter(|_| !mutation::left_out("terminal-input")) {
-        filter.refuse("ioctl", libc::EPERM, &[masked(1, REQUEST_MASK, *request)])?;
+/// The program that refuses by itself, ready for seccomp(2).
+pub fn program(rules: &[Rule]) -> Result<Vec<u8>, FilterError> {
+    let mut filter = Builder::new(ScmpAction::Errno(libc::ENOSYS))?;
+    for rule in rules {
+        filter.add(ScmpAction::Errno(rule.errno), rule.call, &rule.conditions)?;
     }
-    if privilege == Posture::Locked {
-        for call in ABSENT.iter().filter(|_| !mutation::left_out("absent-calls")) {
-            filter.refuse(call, libc::ENOSYS, &[])?;
-        }
-        for call in MOUNTS.iter().filter(|_| !mutation::left_out("mount-calls")) {
-            filter.refuse(call, libc::EPERM, &[])?;
-        }
-        // One rule a flag: any of them set is a refusal.
-        let flags = (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0);
-        for flag in flags.filter(|_| !mutation::left_out("namespaces")) {
-            filter.refuse("unshare", libc::EPERM, &[masked(0, flag, flag)])?;
-            // In clone's flags the low byte is the exit signal, so the time namespace cannot be asked for there.
-            if flag != CLONE_NEWTIME {
-                filter.refuse("clone", libc::EPERM, &[masked(0, flag, flag)])?;
-            }
-        }
+    export(&filter.0)
+}
+
+/// The program that hands what it would refuse, and the calls that are looked at, to the listener, and answers by itself
+/// only what is no denial.
+pub fn program_with_listener(rules: &[Rule], watched: &[Watched]) -> Result<Vec<u8>, FilterError> {
+    let mut filter = Builder::new(ScmpAction::Notify)?;
+    for rule in rules {
+        let action = if rule.axis.is_some() { ScmpAction::Notify } else { ScmpAction::Errno(rule.errno) };
+        filter.add(action, rule.call, &rule.conditions)?;
     }
-    if network > Posture::Open {
-        if !mutation::left_out("socket-families") {
-            refuse_other_families(&mut filter)?;
+    for entry in watched {
+        // A call of another architecture only has no number here.
+        if number(entry.call).is_ok_and(|number| number < 0) {
+            continue;
         }
-        if !mutation::left_out("multipath") {
-            refuse_sockets_of_the_kernel(&mut filter)?;
+        let always = [Vec::new()];
+        for conditions in if entry.when.is_empty() { &always[..] } else { &entry.when } {
+            filter.add(ScmpAction::Notify, entry.call, conditions)?;
         }
     }
     export(&filter.0)
@@ -177,20 +159,17 @@ const PROXY: &[&str] = &[
 
 /// The proxy's own filter: an allowlist, with sockets of the inet families and of no other.
 pub fn proxy_program() -> Result<Vec<u8>, FilterError> {
-    let start = |source| FilterError::Rule { call: "(default)", source };
-    let mut context = ScmpFilterContext::new(ScmpAction::Errno(libc::EPERM)).map_err(start)?;
-    context.set_ctl_nnp(false).map_err(start)?;
+    let mut context = ScmpFilterContext::new(ScmpAction::Errno(libc::EPERM)).map_err(failed("(default)"))?;
+    context.set_ctl_nnp(false).map_err(failed("(no_new_privs)"))?;
     for call in PROXY {
-        let rule = |source| FilterError::Rule { call, source };
-        let number = ScmpSyscall::from_name(call).map_err(rule)?;
-        context.add_rule(ScmpAction::Allow, number).map_err(rule)?;
+        let number = ScmpSyscall::from_name(call).map_err(failed(call))?;
+        context.add_rule(ScmpAction::Allow, number).map_err(failed(call))?;
     }
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let rule = |source| FilterError::Rule { call: "socket", source };
-        let number = ScmpSyscall::from_name("socket").map_err(rule)?;
+        let number = ScmpSyscall::from_name("socket").map_err(failed("socket"))?;
         context
-            .add_rule_conditional(ScmpAction::Allow, number, &[masked(0, REQUEST_MASK, family as u64)])
-            .map_err(rule)?;
+            .add_rule_conditional(ScmpAction::Allow, number, &[masked(0, WORD, family as u64)])
+            .map_err(failed("socket"))?;
     }
     export(&context)
 }
@@ -198,35 +177,6 @@ pub fn proxy_program() -> Result<Vec<u8>, FilterError> {
 fn masked(argument: u32, mask: u64, value: u64) -> ScmpArgCompare {
     ScmpArgCompare::new(argument, ScmpCompareOp::MaskedEqual(mask), value)
 }
-
-/// Refuses every family but [`FAMILIES`], by the ranges between them: the number is compared as 32 bits, as the kernel reads it.
-fn refuse_other_families(filter: &mut Builder) -> Result<(), FilterError> {
-    for call in ["socket", "socketpair"] {
-        for family in (0..=AF_TRIED).filter(|family| !FAMILIES.contains(family)) {
-            filter.refuse(call, libc::EPERM, &[masked(0, REQUEST_MASK, family as u64)])?;
-        }
-        // Above the last number tried, any bit of the higher ones is enough.
-        for bit in (AF_TRIED + 1).trailing_zeros()..u32::BITS {
-            filter.refuse(call, libc::EPERM, &[masked(0, 1 << bit, 1 << bit)])?;
-        }
-    }
-    Ok(())
-}
-
-/// Sockets of the inet families for which the kernel opens others that have no file, so that the firewall sees no opener.
-fn refuse_sockets_of_the_kernel(filter: &mut Builder) -> Result<(), FilterError> {
-    // A protocol of IP is a number of one byte. Those above are the kernel's own: SMC over a TCP socket of its own, further
-    // subflows of MPTCP, QUIC. The answer is that of a kernel without them, upon which programs take TCP.
-    for bit in u8::BITS..u32::BITS {
-        filter.refuse("socket", libc::EPROTONOSUPPORT, &[masked(2, 1 << bit, 1 << bit)])?;
-    }
-    // An upper layer protocol may take the TCP socket away from its file (smc). The answer is that of a kernel without it.
-    let tcp = masked(1, REQUEST_MASK, libc::IPPROTO_TCP as u64);
-    filter.refuse("setsockopt", libc::ENOENT, &[tcp, masked(2, REQUEST_MASK, libc::TCP_ULP as u64)])
-}
-
-/// Families are compared one by one up to here, which is one less than a power of two.
-const AF_TRIED: i32 = 63;
 
 fn export(context: &ScmpFilterContext) -> Result<Vec<u8>, FilterError> {
     let export = |cause: String| FilterError::Export(cause);
@@ -242,6 +192,13 @@ fn export(context: &ScmpFilterContext) -> Result<Vec<u8>, FilterError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confine::rules::rules;
+    use crate::observe::watched::{Ids, watched};
+    use crate::policy::Posture;
+
+    fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterError> {
+        super::program(&rules(privilege, network))
+    }
 
     /// What a program of [`program`] answers to a call of the native entry: the classic BPF that libseccomp writes.
     fn verdict(program: &[u8], call: libc::c_long, arguments: [u64; 6]) -> u32 {
@@ -311,6 +268,46 @@ mod tests {
             assert_eq!(verdict(&locked, call, [0; 6]), errno(libc::ENOSYS));
             assert_eq!(verdict(&restricted, call, [0; 6]), libc::SECCOMP_RET_ALLOW);
         }
+    }
+
+    #[test]
+    fn what_is_refused_and_what_is_looked_at_goes_to_the_listener_and_nothing_else() {
+        const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
+        let rules = rules(Posture::Locked, Posture::Restricted);
+        let watched = watched(Posture::Locked, Ids { uid: 10001, gid: 10002 });
+        let program = program_with_listener(&rules, &watched).unwrap();
+        assert!(program.len() / 8 < 4096, "BPF_MAXINSNS: {}", program.len() / 8);
+        let open = |flags: i32| verdict(&program, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
+        for flags in [0, libc::O_CLOEXEC, libc::O_DIRECTORY, libc::O_PATH | libc::O_NOFOLLOW, libc::O_NONBLOCK] {
+            assert_eq!(open(flags), libc::SECCOMP_RET_ALLOW, "{flags:o}");
+        }
+        let writing = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_NOATIME, libc::O_TMPFILE];
+        for flags in writing {
+            assert_eq!(open(flags | libc::O_CLOEXEC), NOTIFY, "{flags:o}");
+        }
+        let all = |call| verdict(&program, call, [0; 6]);
+        for call in
+            [libc::SYS_read, libc::SYS_write, libc::SYS_stat, libc::SYS_close, libc::SYS_futex, libc::SYS_ftruncate]
+        {
+            assert_eq!(all(call), libc::SECCOMP_RET_ALLOW);
+        }
+        for call in
+            [libc::SYS_mount, libc::SYS_keyctl, libc::SYS_unlink, libc::SYS_execve, libc::SYS_bpf, 452, 463, 467]
+        {
+            assert_eq!(all(call), NOTIFY);
+        }
+        assert_eq!(all(libc::SYS_io_uring_setup), errno(libc::ENOSYS));
+        assert_eq!(all(libc::SYS_clone3), errno(libc::ENOSYS));
+        let sendto = |address: u64| verdict(&program, libc::SYS_sendto, [3, 1, 1, 0, address, 16]);
+        assert_eq!((sendto(0), sendto(1)), (libc::SECCOMP_RET_ALLOW, NOTIFY));
+        let setresuid = |ids: [u64; 3]| verdict(&program, libc::SYS_setresuid, [ids[0], ids[1], ids[2], 0, 0, 0]);
+        assert_eq!(setresuid([10001; 3]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!((setresuid([10001, 0, 10001]), setresuid([10001, 10001, 0])), (NOTIFY, NOTIFY));
+        let socket =
+            |family: i32, kind: i32| verdict(&program, libc::SYS_socket, [family as u64, kind as u64, 0, 0, 0, 0]);
+        assert_eq!(socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC), NOTIFY);
+        assert_eq!(socket(libc::AF_VSOCK, libc::SOCK_STREAM), NOTIFY);
     }
 
     #[test]

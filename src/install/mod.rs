@@ -21,8 +21,11 @@ use crate::confine::seccomp::{self, FilterError};
 use crate::host::{Facts, real_path};
 use crate::ledger::Ledger;
 use crate::mutation;
-use crate::observe::evidence::{Evidence, EvidenceError};
+use crate::observe::calls::Calls;
+use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::nflog::NfLog;
+use crate::observe::process::ObserverSpec;
+use crate::observe::watched::Ids;
 use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use crate::probe::Suite;
@@ -45,7 +48,7 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use surroundings::{c_strings, command_environment, surroundings, workdir};
 use undo::{Undo, UndoError, UndoFile};
 use workspace::{Owners, Ownership, WorkspaceError};
@@ -87,6 +90,9 @@ pub enum InstallError {
     /// The stage.
     #[error("stage: {0}")]
     Stage(String),
+    /// The observer.
+    #[error(transparent)]
+    Evidence(#[from] EvidenceError),
     /// The channel to the stage.
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -133,6 +139,9 @@ pub struct Installation {
     pub watch: Option<Watch>,
     /// The stage.
     pub stage: Option<StageProcess>,
+    /// The observer, and where it will be heard.
+    observer: Option<Pid>,
+    observer_channel: Option<Channel>,
     /// Whom the command runs as.
     identity: Option<Identity>,
     /// Children that this program was started with, which are none of the run's.
@@ -152,7 +161,7 @@ impl Installation {
         run: &str,
         plan: &Plan,
         facts: &Facts,
-        proxy_uid: Option<u32>,
+        own_uid: Option<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
         if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
@@ -163,13 +172,13 @@ impl Installation {
         self.take_workspaces(run, plan)?;
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
-            let uid = proxy_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
+            let uid = own_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
             let process = proxy::start(proxy, uid)?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
         self.put_up_wall(run, plan)?;
-        self.start_stage(plan, facts, invocation)?;
+        self.start_stage(plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
@@ -219,7 +228,13 @@ impl Installation {
         Ok(())
     }
 
-    fn start_stage(&mut self, plan: &Plan, facts: &Facts, invocation: &Invocation) -> Result<(), InstallError> {
+    fn start_stage(
+        &mut self,
+        plan: &Plan,
+        facts: &Facts,
+        own_uid: Option<u32>,
+        invocation: &Invocation,
+    ) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
@@ -234,13 +249,16 @@ impl Installation {
         }
         let environment = command_environment(plan, invocation, proxy)?;
         let surroundings = surroundings(plan, mounts.as_ref(), self.proxy, invocation, &environment);
+        let (confinement, calls) = confinement(plan)?;
+        let observer = plan.identity.as_ref().zip(own_uid).map(|(identity, own_uid)| ObserverSpec {
+            confinement: confinement.clone(),
+            own_uid,
+            calls,
+            ids: ids(identity),
+        });
         let stage = Stage {
-            confinement: Confinement {
-                privilege: plan.policy.privilege.posture,
-                identity: plan.identity.clone(),
-                filter: seccomp::program(plan.policy.privilege.posture, plan.policy.network.posture)?,
-                scopes: plan.scopes,
-            },
+            confinement,
+            observer,
             command: Command {
                 argv: c_strings(invocation.argv.iter().cloned())?,
                 environment,
@@ -251,6 +269,7 @@ impl Installation {
             terminal: Terminal::of_caller(),
         };
         let (ours, theirs) = Channel::pair()?;
+        let (hears, tells) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
@@ -258,6 +277,7 @@ impl Installation {
                 // and the supervisor's end of the channel would never close.
                 let kept = [
                     Some(theirs.as_fd().as_raw_fd()),
+                    Some(tells.as_fd().as_raw_fd()),
                     id_mapping.map(|fd| fd.as_raw_fd()),
                     stage.terminal.as_ref().map(Terminal::number),
                 ];
@@ -267,7 +287,7 @@ impl Installation {
                 }
                 // What lies further up the stack owns descriptors that are closed now, and must not run here.
                 let lived = catch_unwind(AssertUnwindSafe(|| {
-                    stage.live(theirs, || match &mounts {
+                    stage.live(theirs, tells, || match &mounts {
                         Some(plan) => mounts::enter(plan, id_mapping).map_err(|e| e.to_string()),
                         None => Ok(()),
                     })
@@ -280,9 +300,19 @@ impl Installation {
                     self.evidence.of_command(identity.uid.as_raw(), pid);
                 }
                 self.stage = Some(StageProcess { pid, channel: ours });
+                self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
                 Ok(())
             }
         }
+    }
+
+    /// The stage has forked this observer: from here on it is heard.
+    pub fn hear_observer(&mut self, pid: Option<i32>, patience: Duration) -> Result<(), InstallError> {
+        self.observer = pid.map(Pid::from_raw);
+        if let Some(channel) = self.observer_channel.take() {
+            self.evidence.hear_observer(Hearing::begin(channel, patience)?);
+        }
+        Ok(())
     }
 
     /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
@@ -297,8 +327,11 @@ impl Installation {
         match self.evidence.collect_all(ledger) {
             Ok(()) => {}
             // It was taken for the reason of the abort already, or it has nothing to say any more.
-            Err(EvidenceError::ProxyEnded) => {}
+            Err(EvidenceError::ProxyEnded | EvidenceError::Observer(_)) => {}
             Err(error) => note(Err(error.to_string())),
+        }
+        if let Some(pid) = self.observer.take() {
+            note(end_process(pid));
         }
         note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
         if let Some((pid, _)) = self.proxy.take() {
@@ -327,10 +360,29 @@ impl Installation {
         faults
     }
 
-    /// The proxy's process id.
-    pub fn proxy_pid(&self) -> Option<Pid> {
-        self.proxy.map(|(pid, _)| pid)
+    /// The processes of ours beside the stage.
+    pub fn companions(&self) -> impl Iterator<Item = Pid> {
+        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer)
     }
+}
+
+fn ids(identity: &Identity) -> Ids {
+    Ids { uid: identity.uid.as_raw(), gid: identity.gid.as_raw() }
+}
+
+/// How the command is confined, and which of its calls are looked at.
+fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
+    let postures = plan.policy.postures();
+    let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, ids);
+    let calls = Calls::new(postures.privilege, postures.network, own);
+    let confinement = Confinement {
+        privilege: postures.privilege,
+        identity: plan.identity.clone(),
+        filter: seccomp::program(&calls.rules)?,
+        notifying: seccomp::program_with_listener(&calls.rules, &calls.watched)?,
+        scopes: plan.scopes,
+    };
+    Ok((confinement, calls))
 }
 
 fn reserve_tree(path: &Path) -> Result<Reservation, InstallError> {
@@ -341,7 +393,7 @@ fn reserve_tree(path: &Path) -> Result<Reservation, InstallError> {
 fn end_process(pid: Pid) -> Result<(), String> {
     match kill(pid, Signal::SIGKILL) {
         Ok(()) | Err(Errno::ESRCH) => reap(pid),
-        Err(errno) => Err(format!("kill of the proxy: {errno}")),
+        Err(errno) => Err(format!("kill of a process of ours: {errno}")),
     }
 }
 

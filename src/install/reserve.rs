@@ -12,9 +12,9 @@ use nix::errno::Errno;
 use nix::unistd::{Gid, getgroups, setgroups};
 use std::collections::BTreeSet;
 
-/// The first uid given to a proxy, in a range of its own so that it is never the command's.
-const FIRST_PROXY_UID: u32 = 11001;
-const LAST_PROXY_UID: u32 = 11999;
+/// The first uid given to processes of ours, in a range of its own so that it is never the command's.
+const FIRST_OWN_UID: u32 = 11001;
+const LAST_OWN_UID: u32 = 11999;
 
 /// A call failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,29 +77,22 @@ pub fn named_uid(uid: u32) -> Result<Reservation, ReserveError> {
 pub struct Numbers {
     /// The command's, of a dedicated account.
     pub command: Option<u32>,
-    /// The proxy's.
-    pub proxy: Option<u32>,
+    /// That of our own unprivileged processes: all of the proxy's, the observer's real one.
+    pub own: u32,
     /// What holds them.
     pub held: Vec<Reservation>,
 }
 
 /// Takes the numbers that a run wants: known to no database, without a process, and not in use by another run.
-pub fn numbers(
-    databases: &Databases,
-    busy: &BTreeSet<u32>,
-    command: bool,
-    proxy: bool,
-) -> Result<Numbers, ReserveError> {
+pub fn numbers(databases: &Databases, busy: &BTreeSet<u32>, command: bool) -> Result<Numbers, ReserveError> {
     let mut busy = busy.clone();
     loop {
         let mut numbers = Numbers::default();
         if command {
             numbers.command = Some(first_free(FIRST_UID..=LAST_UID, databases, &busy, &mut numbers.held)?);
         }
-        if proxy {
-            numbers.proxy = Some(first_free(FIRST_PROXY_UID..=LAST_PROXY_UID, databases, &busy, &mut numbers.held)?);
-        }
-        let chosen: Vec<u32> = numbers.command.into_iter().chain(numbers.proxy).collect();
+        numbers.own = first_free(FIRST_OWN_UID..=LAST_OWN_UID, databases, &busy, &mut numbers.held)?;
+        let chosen: Vec<u32> = numbers.command.into_iter().chain([numbers.own]).collect();
         match mark(&chosen)? {
             taken if taken.is_empty() => return Ok(numbers),
             taken => busy.extend(taken),

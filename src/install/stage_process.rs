@@ -39,7 +39,7 @@ impl Installation {
             stage.kill()?;
         }
         reap(stage.pid)?;
-        let spared: Vec<Pid> = self.proxy_pid().into_iter().chain(self.strangers.iter().copied()).collect();
+        let spared: Vec<Pid> = self.companions().chain(self.strangers.iter().copied()).collect();
         match emptied {
             Ok(true) => Ok(()),
             _ if descendants::end_strays(self.identity.as_ref(), &spared, STRAYS) => Ok(()),

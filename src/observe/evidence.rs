@@ -6,6 +6,7 @@ use crate::ledger::record::{Body, Denial, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::attribution::Attribution;
 use crate::observe::connectors::Note;
+pub use crate::observe::hearing::Hearing;
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver, Reported};
@@ -24,6 +25,9 @@ pub enum EvidenceError {
     /// The proxy has ended: egress is closed, and what it refuses is not recorded.
     #[error("the proxy has ended")]
     ProxyEnded,
+    /// The observer is not to be heard: calls that it would answer get ENOSYS.
+    #[error("observer: {0}")]
+    Observer(String),
     /// The proxy sends what it never would.
     #[error("the proxy sent {0} messages that are no reports")]
     ProxyGarbled(u64),
@@ -51,6 +55,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct Evidence {
     reports: Option<ReportReceiver>,
     log: Option<NfLog>,
+    observer: Option<Hearing>,
     /// Who it was that was refused.
     who: Attribution,
     /// Packets that the log has told of, by rule.
@@ -73,6 +78,16 @@ impl Evidence {
     /// The sources of a run.
     pub fn new(reports: Option<ReportReceiver>, log: Option<NfLog>) -> Evidence {
         Evidence { reports, log, ..Evidence::default() }
+    }
+
+    /// From here on the observer is heard too.
+    pub fn hear_observer(&mut self, hearing: Hearing) {
+        self.observer = Some(hearing);
+    }
+
+    /// The observer, to be waited for.
+    pub fn observer(&self) -> Option<&Hearing> {
+        self.observer.as_ref()
     }
 
     /// The proxy's channel, to be waited for.
@@ -126,6 +141,8 @@ impl Evidence {
 
     /// Takes in some of what is there: whoever is refused without end must not keep the supervisor from all else.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        // Before the log: who reaches out is told before the packet goes.
+        self.collect_observer(ledger)?;
         self.collect_log(ledger)?;
         self.hold_egress_while_losing(ledger)?;
         self.collect_reports(ledger)?;
@@ -134,6 +151,7 @@ impl Evidence {
 
     /// Takes in all that is there, when nothing of the sandbox is left that could add to it.
     pub fn collect_all(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        while self.collect_observer(ledger)? {}
         while self.collect_log(ledger)? {}
         self.hold_egress_while_losing(ledger)?;
         while self.collect_reports(ledger)? {}
@@ -149,24 +167,33 @@ impl Evidence {
     }
 
     /// Whether there may be more.
+    fn collect_observer(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
+        let Some(observer) = &mut self.observer else { return Ok(false) };
+        observer.collect(ledger, self.recording, |note| self.who.note(note))
+    }
+
+    /// Whether there may be more.
     fn collect_reports(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
         let Some(reports) = &mut self.reports else { return Ok(false) };
         let received = reports.drain()?;
         if received.rejected > 0 {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
-        // As in `collect_log`: here is the place for what the notifier saw of these clients.
         let (none, mut ended) = (received.reports.is_empty(), received.closed);
+        // Whoever asked the proxy was noted before it could.
+        while !none && self.collect_observer(ledger)? {}
+        let Some(reports) = &mut self.reports else { return Ok(false) };
         for Reported { id, report, on } in received.reports {
             if !self.recording {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
             } else {
                 // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
-                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
+                let body = match report {
                     // Its client waits for the answer, so its socket can still be asked for.
                     Report::Denial(denial) => Body::Denial(Denial { subject: self.who.of_client(on), ..denial }),
                     Report::Infrastructure(failure) => Body::Infrastructure(failure),
-                })?;
+                };
+                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
                 // Before the answer, which may be what lets the next request come.
                 hold_while_losing(reports, &mut self.holding, ledger)?;
             }
@@ -228,13 +255,14 @@ impl Evidence {
         let Some(log) = &mut self.log else { return Ok(false) };
         let mut denials = Vec::new();
         let drained = log.drain_some(AT_ONCE, |logged| denials.push(logged))?;
-        // What the notifier saw of these packets is to be taken in here: after they were read and before they are attributed.
+        // The note of a packet that the log tells of has been on its way since before the packet was.
+        while !denials.is_empty() && self.collect_observer(ledger)? {}
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
                 let subject = self.who.of_packet(&logged);
-                let denial = Denial { subject, ..logged.into_denial() };
-                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Denial(denial))?;
+                let body = Body::Denial(Denial { subject, ..logged.into_denial() });
+                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
             } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
                 self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }

@@ -327,6 +327,7 @@ fn own(report: Report) -> Report {
         port: object.port,
         addrs: object.addrs,
         path: None,
+        to: None,
         text: object.text.map(text),
     };
     match report {

@@ -93,11 +93,11 @@ impl Session {
     /// Waits until the stage is in the sandbox's namespaces.
     pub fn await_stage(&mut self) -> Result<(), Error> {
         let ready = self.await_notice(Some(ENTERING), |notice| match notice {
-            Notice::Ready => Some(Ok(())),
+            Notice::Ready { observer } => Some(Ok(observer)),
             Notice::Failed(cause) => Some(Err(InstallError::Stage(cause))),
             _ => None,
         })?;
-        Ok(ready?)
+        Ok(self.installation.hear_observer(ready?, ENTERING)?)
     }
 
     /// Has the stage start the command.
@@ -129,6 +129,7 @@ impl Session {
             firewall: evidence.log().map(|_| (refused, told)),
             connects: evidence.connects().clone(),
             proxy: evidence.reports().map(|_| evidence.reported()),
+            calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
         };
         evidence.begin(&counters);
         Ok(heard)

@@ -2,6 +2,7 @@
 
 use super::{Channel, Fork, sys};
 use crate::confine::Confinement;
+use crate::observe::process::Observer;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -11,11 +12,13 @@ use nix::unistd::{Pid, getppid, pipe2, read};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The descriptor on which a confined child reports; what lies above is closed.
 const REPORT: i32 = 3;
+/// The descriptor by which it gives its listener away; closed when that is done.
+const HANDOVER: i32 = 4;
 /// Status of a child that could not even report.
 const SILENT: i32 = 125;
 
@@ -87,10 +90,15 @@ fn report_and_exit<T: Serialize>(report: OwnedFd, work: impl FnOnce() -> T) -> !
     sys::exit_now(if written.is_ok() && !text.is_empty() { 0 } else { SILENT });
 }
 
-/// In a forked child: takes the confinement, and dies with the stage.
-pub fn confine(confinement: &Confinement) -> Result<(), String> {
+/// In a forked child: takes the confinement, its listener going to the observer, and dies with the stage.
+pub fn confine(confinement: &Confinement, observer: Option<&Observer>) -> Result<(), String> {
     let parent = getppid();
-    confinement.enter(REPORT as u32 + 1).map_err(|e| e.to_string())?;
+    let handover = observer
+        .map(|observer| sys::duplicate(observer.handover.as_raw_fd()).and_then(|fd| sys::move_to(fd, HANDOVER)))
+        .transpose()
+        .map_err(|errno| format!("dup of the way to the observer: {errno}"))?;
+    let first_closed = if handover.is_some() { HANDOVER } else { REPORT } as u32 + 1;
+    confinement.enter(first_closed, handover).map_err(|e| e.to_string())?;
     // After the drop, for a change of credentials clears it (prctl(2)).
     set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("prctl PR_SET_PDEATHSIG: {e}"))?;
     if getppid() != parent {

@@ -108,6 +108,7 @@ impl Watchman {
                     }
                 }
             }
+            ledger.flush_due(Instant::now()).map_err(EvidenceError::from)?;
             if ledger.is_losing() {
                 ledger.retry();
                 installation.evidence.hold_egress_while_losing(ledger)?;
@@ -137,10 +138,11 @@ impl Watchman {
         };
         let signals = self.signals.to_wait_for().map(|signals| add(signals.as_fd()));
         let watch = installation.watch.as_ref().map(|watch| add(watch.as_fd()));
-        // These two are looked at after every wait.
+        // These three are looked at after every wait.
+        installation.evidence.observer().map(|observer| add(observer.as_fd()));
         installation.evidence.log().map(|log| add(log.as_fd()));
         installation.evidence.reports().map(|reports| add(reports.as_fd()));
-        let until = deadline.into_iter().chain(self.signals.deadline()).min();
+        let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush()).min();
         let left = until.map(|d| d.saturating_duration_since(Instant::now()));
         // What could not be written is tried again from time to time, not only when there is more to write.
         let retry = ledger.is_losing().then_some(RETRY);
@@ -293,6 +295,6 @@ pub fn ledger_mode(on_failure: crate::policy::OnLedgerFailure) -> LedgerMode {
 impl Installation {
     /// Whether a process is one of ours.
     fn is_own(&self, pid: Pid) -> bool {
-        self.stage.as_ref().is_some_and(|s| s.pid == pid) || self.proxy_pid() == Some(pid)
+        self.stage.as_ref().is_some_and(|s| s.pid == pid) || self.companions().any(|own| own == pid)
     }
 }

@@ -1,0 +1,48 @@
+//! The observer's confinement: the command's, as far as the kernel's verdict on a path depends on it, and no listener.
+
+use super::{ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
+use crate::sys::{self, CapabilitySets};
+use nix::libc;
+use nix::unistd::{Uid, getresgid, getresuid, setresgid, setresuid};
+
+/// CAP_SYS_PTRACE (capabilities(7)).
+const SYS_PTRACE: u64 = 1 << 19;
+
+impl Confinement {
+    /// Confines the calling process, which must have one thread, so that the kernel judges its access to files as the
+    /// command's: its effective ids, no groups, no capabilities. Its real and saved uid are `own`, by which it is nobody's to
+    /// signal or trace. Returns whether SYS_PTRACE could be kept, in the permitted set.
+    pub fn enter_as_observer(&self, own: u32) -> Result<bool, ConfineError> {
+        one_thread()?;
+        let Some(identity) = &self.identity else {
+            return wanted("observer", "privilege open", "an identity").map(|()| false);
+        };
+        let (uid, gid, own) = (identity.uid, identity.gid, Uid::from_raw(own));
+        keyring()?;
+        let kept = sys::capget().map_err(failed("observer", "capget"))?.permitted & SYS_PTRACE;
+        empty_bounding_set()?;
+        drop_groups()?;
+        sys::keep_capabilities(true).map_err(failed("observer", "prctl"))?;
+        setresgid(gid, gid, gid).map_err(failed("observer", "setresgid"))?;
+        setresuid(own, uid, own).map_err(failed("observer", "setresuid"))?;
+        sys::keep_capabilities(false).map_err(failed("observer", "prctl"))?;
+        let sets = CapabilitySets { permitted: kept, ..CapabilitySets::default() };
+        sys::ambient_clear().map_err(failed("observer", "prctl"))?;
+        sys::capset(sets).map_err(failed("observer", "capset"))?;
+        wanted("observer", sys::capget().map_err(failed("observer", "capget"))?, sets)?;
+        let gids = getresgid().map_err(failed("observer", "getresgid"))?;
+        let uids = getresuid().map_err(failed("observer", "getresuid"))?;
+        wanted("observer", [gids.real, gids.effective, gids.saved], [gid; 3])?;
+        wanted("observer", [uids.real, uids.effective, uids.saved], [own, uid, own])?;
+        nix::sys::prctl::set_no_new_privs().map_err(failed("observer", "prctl"))?;
+        // It reads what the command may not: its memory is closed to all of the command's user.
+        nix::sys::prctl::set_dumpable(false).map_err(failed("observer", "prctl"))?;
+        sys::load_seccomp(&self.filter).map_err(failed("observer", "seccomp"))?;
+        wanted(
+            "observer",
+            sys::seccomp_mode().map_err(failed("observer", "prctl"))?,
+            libc::SECCOMP_MODE_FILTER as i32,
+        )?;
+        Ok(kept != 0)
+    }
+}

@@ -1,0 +1,135 @@
+//! What a stopped call asks for, read from its registers and its caller's memory.
+
+use std::net::SocketAddr;
+
+/// Where a path starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// At the caller's root: the path is absolute.
+    Root,
+    /// At the caller's working directory.
+    Cwd,
+    /// At one of the caller's descriptors.
+    Fd(i32),
+}
+
+/// An object as the caller names it: a path, or without one what the base itself is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Where the path starts.
+    pub base: Base,
+    /// The path, without a NUL byte.
+    pub given: Vec<u8>,
+    /// Whether a symbolic link in the last component is followed.
+    pub follow: bool,
+}
+
+/// What is made of a name that is free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Made {
+    /// A directory, with this mode.
+    Directory(u32),
+    /// What mknod(2) makes: mode and type, and the device number.
+    Node(u32, u64),
+    /// A symbolic link with this target.
+    Symlink(Vec<u8>),
+    /// A socket, by bind(2).
+    Socket,
+}
+
+/// A change of what a file is, beside its contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Its mode.
+    Mode(u32),
+    /// Its owner and group; all ones leave one as it is.
+    Owner(u32, u32),
+    /// Its length.
+    Length(u64),
+    /// Its times; `None` is now.
+    Times(Option<[(i64, i64); 2]>),
+    /// An extended attribute: name, value and flags of setxattr(2).
+    SetXattr(Vec<u8>, Vec<u8>, i32),
+    /// An extended attribute is taken away.
+    RemoveXattr(Vec<u8>),
+    /// The attributes of FS_IOC_SETFLAGS (ioctl_iflags(2)), or what FS_IOC_FSSETXATTR takes, as raw bytes.
+    Inode(u64, Vec<u8>),
+    /// The attributes of file_setattr, Linux 6.17.
+    FileAttributes(Vec<u8>),
+}
+
+/// One argument of a call that is made again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A number, or a pointer to nothing.
+    Number(u64),
+    /// A string.
+    Text(Vec<u8>),
+    /// Memory.
+    Memory(Vec<u8>),
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// open(2) and its kin; `resolve` is openat2(2)'s.
+    Open {
+        /// The file.
+        at: Place,
+        /// `O_*`.
+        flags: u64,
+        /// The mode of a new file.
+        mode: u64,
+        /// `RESOLVE_*`.
+        resolve: u64,
+    },
+    /// A new name for a new object.
+    Make(Place, Made),
+    /// A new name for an object that is there.
+    Link(Place, Place),
+    /// rename(2) and its kin, with `RENAME_*`.
+    Rename(Place, Place, u32),
+    /// unlink(2), or rmdir(2) if true.
+    Remove(Place, bool),
+    /// A change of a file.
+    Change(Place, Change),
+    /// connect(2), or a send with an address.
+    Reach {
+        /// The caller's socket.
+        socket: i32,
+        /// Where to.
+        address: Address,
+    },
+    /// bind(2) to an address of the inet families, as the kernel reads it.
+    BindPort(u16, Vec<u8>),
+    /// execve(2).
+    Execute(Place),
+    /// setuid(2), setgid(2) and their kin: the ids that are asked for.
+    Ids {
+        /// Whether they are group ids.
+        group: bool,
+        /// The ids; all ones leave one as it is.
+        wanted: Vec<u32>,
+        /// Whether the call tells of a refusal: setfsuid(2) and setfsgid(2) do not.
+        tells: bool,
+    },
+    /// capset(2): whether it asks for any capability.
+    Capabilities(bool),
+    /// ptrace(2) and its kin on this process.
+    Trace(i32),
+    /// A call that needs a capability, as it can be made again.
+    Privileged(Vec<Value>),
+    /// What the kernel decides by the call's own form, or what can be no denial.
+    Plain,
+}
+
+/// A socket's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// Of the inet families.
+    Inet(SocketAddr),
+    /// A unix socket that has a path.
+    Unix(Place),
+    /// Any other.
+    Other,
+}

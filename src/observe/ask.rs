@@ -1,0 +1,247 @@
+//! The act itself, made by a process that can do nothing which the command could not: the kernel's answer to it is the
+//! answer to the command, and the record.
+
+use super::act::{Change, Made, Value};
+use super::caller::Name;
+use crate::procfs;
+use crate::sys::call::{Argument, HERE, call, call_for_fd};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::Pid;
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Answer {
+    /// The kernel refused it.
+    Refused(Errno),
+    /// It would have gone through, or failed otherwise, and nothing was done.
+    Untouched,
+    /// It went through, as it can when what it is about changes meanwhile, and is done.
+    Done(i64),
+    /// It went through and made a new file, which is open.
+    Opened(OwnedFd),
+}
+
+/// Which errors are refusals of access: POSIX.1-2024's permission denied, not permitted and read-only file system.
+pub fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::EACCES | Errno::EPERM | Errno::EROFS)
+}
+
+fn answer(outcome: Result<i64, Errno>) -> Answer {
+    match outcome {
+        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+        Err(_) => Answer::Untouched,
+        Ok(value) => Answer::Done(value),
+    }
+}
+
+fn number(value: impl Into<i128>) -> Argument<'static> {
+    Argument::Number(value.into() as u64)
+}
+
+fn no_follow(name: &Name) -> Argument<'static> {
+    number(if name.follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW })
+}
+
+/// The mask of modes belongs to the whole process: one act at a time has its caller's.
+static MASK: Mutex<()> = Mutex::new(());
+
+fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
+    let _alone = MASK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let status = procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
+    let mask = super::threads::field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());
+    // What is made for a caller that is gone is nobody's.
+    let before = umask(Mode::from_bits_truncate(mask.unwrap_or(0o777)));
+    let done = work();
+    umask(before);
+    done
+}
+
+/// open(2) in any of its forms; what openat2(2) is to resolve beneath stays relative to a descriptor.
+pub fn open(tid: Pid, from: Option<BorrowedFd<'_>>, path: &CStr, flags: u64, mode: u64, resolve: u64) -> Answer {
+    let exclusive = (libc::O_CREAT | libc::O_EXCL) as u64;
+    let given = flags as i32;
+    // Nothing is to be waited for, and no terminal to be taken.
+    let ours = (given | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
+    // An open that makes nothing may have any mode given to it, save in openat2(2).
+    let mode = if flags & (libc::O_CREAT as u64 | super::decode::TMPFILE as u64) == 0 { 0 } else { mode & 0o7777 };
+    let mut how: Vec<u8> = [ours, mode, resolve].into_iter().flat_map(u64::to_ne_bytes).collect();
+    let size = number(how.len() as u64);
+    let directory = from.map_or(HERE, Argument::Fd);
+    let outcome = with_mask_of(tid, || match resolve {
+        0 => call_for_fd(libc::SYS_openat, [directory, Argument::Text(path), number(ours), number(mode)]),
+        _ => call_for_fd(libc::SYS_openat2, [directory, Argument::Text(path), Argument::Memory(&mut how), size]),
+    });
+    match outcome {
+        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+        Ok(file) if flags & exclusive == exclusive => {
+            // It is the caller's from now on, with what the caller asked for.
+            let status = number(given & !(libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC));
+            match call(libc::SYS_fcntl, [Argument::Fd(file.as_fd()), number(libc::F_SETFL), status]) {
+                Ok(_) => Answer::Opened(file),
+                Err(_) => Answer::Untouched,
+            }
+        }
+        Ok(_) | Err(_) => Answer::Untouched,
+    }
+}
+
+/// A new name for a new object.
+pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
+    let path = Argument::Text(&name.text);
+    with_mask_of(tid, || {
+        answer(match made {
+            Made::Directory(mode) => call(libc::SYS_mkdirat, [HERE, path, number(*mode)]),
+            Made::Node(mode, device) => call(libc::SYS_mknodat, [HERE, path, number(*mode), number(*device)]),
+            // What bind(2) does; a name that is taken is not for here to tell.
+            Made::Socket => match call(libc::SYS_mknodat, [HERE, path, number(libc::S_IFSOCK | 0o777), number(0)]) {
+                Ok(_) => {
+                    call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), number(0)]).and(Err(Errno::EAGAIN))
+                }
+                outcome => outcome,
+            },
+            Made::Symlink(target) => match CString::new(target.as_slice()) {
+                Ok(target) => call(libc::SYS_symlinkat, [Argument::Text(&target), HERE, path]),
+                Err(_) => Err(Errno::EINVAL),
+            },
+        })
+    })
+}
+
+/// An act on names that are there.
+pub fn link(from: &Name, to: &Name) -> Answer {
+    let flags = number(if from.follow { libc::AT_SYMLINK_FOLLOW } else { 0 });
+    answer(call(libc::SYS_linkat, [HERE, Argument::Text(&from.text), HERE, Argument::Text(&to.text), flags]))
+}
+
+/// rename(2).
+pub fn rename(from: &Name, to: &Name, flags: u32) -> Answer {
+    let [old, new] = [from, to].map(|name| Argument::Text(&name.text));
+    answer(call(libc::SYS_renameat2, [HERE, old, HERE, new, number(flags)]))
+}
+
+/// unlink(2), rmdir(2).
+pub fn remove(name: &Name, directory: bool) -> Answer {
+    let flags = number(if directory { libc::AT_REMOVEDIR } else { 0 });
+    answer(call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), flags]))
+}
+
+/// A change of a file.
+pub fn change(name: &Name, change: &Change) -> Answer {
+    let path = Argument::Text(&name.text);
+    let flags = no_follow(name);
+    answer(match change {
+        // fchmodat2(2) is newer than some kernels; a link's own mode cannot be changed anyway (EOPNOTSUPP).
+        Change::Mode(mode) if name.follow => call(libc::SYS_fchmodat, [HERE, path, number(*mode)]),
+        Change::Mode(mode) => call(SYS_FCHMODAT2, [HERE, path, number(*mode), flags]),
+        Change::Owner(uid, gid) => call(libc::SYS_fchownat, [HERE, path, number(*uid), number(*gid), flags]),
+        Change::Length(length) => call(libc::SYS_truncate, [path, number(*length)]),
+        Change::Times(None) => call(libc::SYS_utimensat, [HERE, path, number(0), flags]),
+        Change::Times(Some(times)) => {
+            let words = times.iter().flat_map(|(seconds, fraction)| [*seconds, *fraction]);
+            let mut bytes: Vec<u8> = words.flat_map(i64::to_ne_bytes).collect();
+            call(libc::SYS_utimensat, [HERE, path, Argument::Memory(&mut bytes), flags])
+        }
+        Change::SetXattr(attribute, value, how) => {
+            let (Ok(attribute), mut value) = (CString::new(attribute.as_slice()), value.clone()) else {
+                return Answer::Untouched;
+            };
+            let size = number(value.len() as u64);
+            let which = if name.follow { libc::SYS_setxattr } else { libc::SYS_lsetxattr };
+            call(which, [path, Argument::Text(&attribute), Argument::Memory(&mut value), size, number(*how)])
+        }
+        Change::RemoveXattr(attribute) => {
+            let Ok(attribute) = CString::new(attribute.as_slice()) else { return Answer::Untouched };
+            let which = if name.follow { libc::SYS_removexattr } else { libc::SYS_lremovexattr };
+            call(which, [path, Argument::Text(&attribute)])
+        }
+        Change::Inode(request, bytes) => {
+            let how = number(libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY);
+            let mut bytes = bytes.clone();
+            match call_for_fd(libc::SYS_openat, [HERE, path, how]) {
+                Ok(file) => {
+                    let file = Argument::Fd(file.as_fd());
+                    call(libc::SYS_ioctl, [file, number(*request), Argument::Memory(&mut bytes)])
+                }
+                // That the file cannot be opened says nothing of a descriptor that is open already.
+                Err(_) => Err(Errno::EAGAIN),
+            }
+        }
+        Change::FileAttributes(bytes) => {
+            let mut bytes = bytes.clone();
+            let size = number(bytes.len() as u64);
+            call(SYS_FILE_SETATTR, [HERE, path, Argument::Memory(&mut bytes), size, flags])
+        }
+    })
+}
+
+const SYS_FCHMODAT2: libc::c_long = 452;
+const SYS_FILE_SETATTR: libc::c_long = 469;
+
+/// A call that needs a capability. One that goes through without it is undone where it made something, and not answered.
+pub fn again(number: libc::c_long, values: &[Value]) -> Answer {
+    let mut texts = Vec::new();
+    let mut memories = Vec::new();
+    for value in values {
+        match value {
+            Value::Text(text) => match CString::new(text.as_slice()) {
+                Ok(text) => texts.push(text),
+                Err(_) => return Answer::Untouched,
+            },
+            Value::Memory(bytes) => memories.push(bytes.clone()),
+            Value::Number(_) => {}
+        }
+    }
+    let (mut texts, mut memories) = (texts.iter(), memories.iter_mut());
+    let mut arguments: [Argument<'_>; 6] = std::array::from_fn(|_| Argument::Number(0));
+    for (argument, value) in arguments.iter_mut().zip(values) {
+        *argument = match value {
+            Value::Number(number) => Argument::Number(*number),
+            Value::Text(_) => texts.next().map_or(Argument::Number(0), |text| Argument::Text(text)),
+            Value::Memory(_) => memories.next().map_or(Argument::Number(0), |bytes| Argument::Memory(bytes)),
+        };
+    }
+    if !makes_descriptor(number) {
+        return match call(number, arguments) {
+            Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+            Ok(_) | Err(_) => Answer::Untouched,
+        };
+    }
+    match call_for_fd(number, arguments) {
+        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+        Ok(_) | Err(_) => Answer::Untouched,
+    }
+}
+
+/// Calls whose success is a new descriptor of ours, to be closed. Of bpf(2)'s commands those that make one are refused to
+/// whoever may not, and what else may succeed gives 0.
+fn makes_descriptor(number: libc::c_long) -> bool {
+    [
+        libc::SYS_socket,
+        libc::SYS_perf_event_open,
+        libc::SYS_open_by_handle_at,
+        libc::SYS_fanotify_init,
+        libc::SYS_userfaultfd,
+        libc::SYS_fsopen,
+    ]
+    .contains(&number)
+}
+
+/// A port below 1024 is bound by a socket of ours for a moment, unless it is refused.
+pub fn bind_port(address: &[u8]) -> Answer {
+    let family = address.first_chunk().map_or(0, |family| u16::from_ne_bytes(*family));
+    let kind = number(libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
+    let Ok(socket) = call_for_fd(libc::SYS_socket, [number(family), kind, number(0)]) else {
+        return Answer::Untouched;
+    };
+    let mut address = address.to_vec();
+    let size = number(address.len() as u64);
+    match call(libc::SYS_bind, [Argument::Fd(socket.as_fd()), Argument::Memory(&mut address), size]) {
+        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+        Ok(_) | Err(_) => Answer::Untouched,
+    }
+}

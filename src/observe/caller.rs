@@ -1,0 +1,269 @@
+//! The stopped caller of one notified call: its memory, and names for what it names.
+//!
+//! Everything read here is the caller's to change at any moment. It decides no refusal by itself: the kernel is asked.
+
+use super::act::{Base, Place};
+use crate::sys::{self, CapabilitySets, notify};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::sys::uio::{RemoteIoVec, pread, process_vm_readv};
+use nix::unistd::Pid;
+use std::ffi::CString;
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// The longest path, with its NUL (linux/limits.h).
+pub const PATH_MAX: usize = 4096;
+/// The unit in which memory is mapped or not, at the least.
+const PAGE: u64 = 4096;
+/// Most paths are shorter: the first look at one takes no more.
+const FIRST_LOOK: usize = 256;
+
+/// Why something could not be read of a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// The kernel will say EFAULT, ENAMETOOLONG or what else the form of the call deserves: no denial.
+    Form,
+    /// The caller has ended.
+    Gone,
+    /// It may not be read: it is not dumpable, and this process lacks SYS_PTRACE.
+    Closed,
+    /// A call of ours failed.
+    Failed(&'static str, Errno),
+}
+
+/// A stopped caller.
+#[derive(Debug)]
+pub struct Caller {
+    /// Its thread id.
+    pub tid: Pid,
+    /// Whether SYS_PTRACE is held, to be used for callers that are not dumpable.
+    may_open: bool,
+    /// Whether this one is not dumpable.
+    closed: std::cell::Cell<bool>,
+}
+
+/// A name by which this process reaches what the caller means.
+#[derive(Debug)]
+pub struct Name {
+    /// The name, for calls relative to `AT_FDCWD`.
+    pub text: CString,
+    /// Whether the last component is followed if it is a symbolic link.
+    pub follow: bool,
+    /// What the name goes through.
+    pub held: Option<OwnedFd>,
+}
+
+impl Caller {
+    /// The caller with this thread id.
+    pub fn new(tid: Pid, may_open: bool) -> Caller {
+        Caller { tid, may_open, closed: std::cell::Cell::new(false) }
+    }
+
+    /// Does `work`, in which the caller's memory can be read. process_vm_readv(2) goes by the real uid, which this process
+    /// has for itself, so it needs SYS_PTRACE for every caller; without it /proc/TID/mem, which goes by the effective one,
+    /// serves for those that are dumpable.
+    pub fn with_memory<T>(&self, work: impl FnOnce() -> Result<T, Unread>) -> Result<T, Unread> {
+        if self.may_open { with_ptrace(work)? } else { work() }
+    }
+
+    /// Fills `buffer` from the caller's memory at `address`; the length read may be less where memory ends.
+    fn read_some(&self, address: u64, buffer: &mut [u8]) -> Result<usize, Unread> {
+        let outcome = if self.may_open {
+            let base = usize::try_from(address).map_err(|_| Unread::Form)?;
+            let remote = [RemoteIoVec { base, len: buffer.len() }];
+            process_vm_readv(self.tid, &mut [IoSliceMut::new(buffer)], &remote)
+        } else {
+            let path = format!("/proc/{}/mem", self.tid);
+            open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+                .and_then(|memory| pread(&memory, buffer, i64::try_from(address).map_err(|_| Errno::EFAULT)?))
+        };
+        match outcome {
+            Ok(length) => Ok(length),
+            Err(Errno::EFAULT | Errno::EIO) => Err(Unread::Form),
+            Err(Errno::ESRCH | Errno::ENOENT) => Err(Unread::Gone),
+            Err(Errno::EPERM | Errno::EACCES) => Err(Unread::Closed),
+            Err(errno) => Err(Unread::Failed("process_vm_readv", errno)),
+        }
+    }
+
+    /// `length` bytes at `address`.
+    pub fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>, Unread> {
+        let mut bytes = vec![0; length];
+        match self.read_some(address, &mut bytes)? {
+            read if read == length => Ok(bytes),
+            _ => Err(Unread::Form),
+        }
+    }
+
+    /// The string at `address`, without its NUL, which must come within `limit` bytes.
+    pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Unread> {
+        string(address, limit, |at, buffer| self.read_some(at, buffer))
+    }
+
+    /// A name for what the caller means by a place.
+    pub fn name(&self, place: &Place) -> Result<Name, Unread> {
+        let (mut text, held) = match place.base {
+            Base::Root => (Vec::new(), None),
+            Base::Cwd if !self.closed.get() => (format!("/proc/{}/cwd", self.tid).into_bytes(), None),
+            Base::Fd(fd) if !self.closed.get() => (format!("/proc/{}/fd/{fd}", self.tid).into_bytes(), None),
+            base => {
+                let held = self.hold(base)?;
+                (format!("/proc/self/fd/{}", held.as_raw_fd()).into_bytes(), Some(held))
+            }
+        };
+        let follow = place.follow || place.given.is_empty();
+        if !place.given.is_empty() {
+            if place.base != Base::Root {
+                text.push(b'/');
+            }
+            text.extend_from_slice(&place.given);
+        }
+        let text = CString::new(text).map_err(|_| Unread::Form)?;
+        Ok(Name { text, follow, held })
+    }
+
+    /// A descriptor of ours for a base, where the caller is not dumpable and its /proc entries are closed.
+    pub fn hold(&self, base: Base) -> Result<OwnedFd, Unread> {
+        let outcome = match base {
+            Base::Root => open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()),
+            Base::Cwd => {
+                let cwd = format!("/proc/{}/cwd", self.tid);
+                with_ptrace_if(self.closed.get(), || {
+                    open(cwd.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
+                })?
+            }
+            Base::Fd(fd) if self.closed.get() => {
+                let process = super::threads::process_of(self.tid).ok_or(Unread::Gone)?;
+                with_ptrace(|| notify::duplicate_of(process, fd))?
+            }
+            Base::Fd(fd) => {
+                let path = format!("/proc/{}/fd/{fd}", self.tid);
+                open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
+            }
+        };
+        match outcome {
+            Ok(held) => Ok(held),
+            Err(Errno::ESRCH) => Err(Unread::Gone),
+            // There is no such descriptor, or it is no directory: the kernel says so.
+            Err(Errno::EBADF | Errno::ENOENT | Errno::ENOTDIR) => Err(Unread::Form),
+            Err(Errno::EACCES | Errno::EPERM) => Err(Unread::Closed),
+            Err(errno) => Err(Unread::Failed("open of a caller's descriptor", errno)),
+        }
+    }
+
+    /// Whether the caller is known not to be dumpable.
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Does `work` with sight of the caller's /proc entries.
+    pub fn with_sight<T>(&self, work: impl FnOnce() -> T) -> Result<T, Unread> {
+        with_ptrace_if(self.closed.get(), work)
+    }
+
+    /// Notes a caller whose /proc entries are closed to this process although nothing was read of its memory. Returns
+    /// whether anything is to be tried again because of it.
+    pub fn find_closed(&self) -> bool {
+        let link = format!("/proc/{}/cwd", self.tid);
+        let closed = matches!(nix::fcntl::readlink(link.as_str()), Err(Errno::EACCES | Errno::EPERM));
+        closed && self.may_open && !self.closed.replace(true)
+    }
+}
+
+/// The string at `address` as `read` gives it piece by piece, none of which crosses the end of a page.
+pub fn string(
+    address: u64,
+    limit: usize,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, Unread>,
+) -> Result<Vec<u8>, Unread> {
+    let mut found = Vec::new();
+    let mut buffer = [0; PAGE as usize];
+    let mut at = address;
+    let mut piece = FIRST_LOOK;
+    while found.len() < limit {
+        let in_page = (PAGE - at % PAGE) as usize;
+        let length = piece.min(in_page).min(limit - found.len());
+        let length = read(at, &mut buffer[..length])?;
+        if length == 0 {
+            return Err(Unread::Form);
+        }
+        match buffer[..length].iter().position(|byte| *byte == 0) {
+            Some(end) => {
+                found.extend_from_slice(&buffer[..end]);
+                return Ok(found);
+            }
+            None => found.extend_from_slice(&buffer[..length]),
+        }
+        at = at.checked_add(length as u64).ok_or(Unread::Form)?;
+        piece = PAGE as usize;
+    }
+    Err(Unread::Form)
+}
+
+/// CAP_SYS_PTRACE (capabilities(7)).
+const SYS_PTRACE: u64 = 1 << 19;
+
+fn with_ptrace_if<T>(needed: bool, work: impl FnOnce() -> T) -> Result<T, Unread> {
+    if needed { with_ptrace(work) } else { Ok(work()) }
+}
+
+/// Does `work` with SYS_PTRACE effective in this thread, which has it in the permitted set only.
+fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
+    let failed = |errno| Unread::Failed("capset", errno);
+    let raised = CapabilitySets { effective: SYS_PTRACE, permitted: SYS_PTRACE, inheritable: 0 };
+    sys::capset(raised).map_err(failed)?;
+    let done = work();
+    sys::capset(CapabilitySets { effective: 0, ..raised }).map_err(failed)?;
+    Ok(done)
+}
+
+/// Whether the flags of an *at call ask for the descriptor itself.
+pub fn asks_for_base(flags: u64) -> bool {
+    flags & libc::AT_EMPTY_PATH as u64 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that is mapped below `end` only.
+    fn memory(text: &'static [u8], end: u64) -> impl FnMut(u64, &mut [u8]) -> Result<usize, Unread> {
+        move |at, buffer| {
+            let length = (end.saturating_sub(at) as usize).min(buffer.len());
+            if length == 0 {
+                return Err(Unread::Form);
+            }
+            let start = (at - (end - text.len() as u64)) as usize;
+            buffer[..length].copy_from_slice(&text[start..start + length]);
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn a_string_may_end_where_memory_ends() {
+        let text = b"/usr/x\0";
+        assert_eq!(string(8192 - 7, PATH_MAX, memory(text, 8192)), Ok(b"/usr/x".to_vec()));
+        let unterminated = b"/usr/xy";
+        assert_eq!(string(8192 - 7, PATH_MAX, memory(unterminated, 8192)), Err(Unread::Form));
+    }
+
+    #[test]
+    fn a_string_may_have_the_longest_length_and_no_more() {
+        let long: &'static [u8] = Box::leak([vec![b'a'; PATH_MAX - 1], vec![0]].concat().into_boxed_slice());
+        assert_eq!(string(10, PATH_MAX, memory(long, 10 + PATH_MAX as u64)).unwrap().len(), PATH_MAX - 1);
+        let longer: &'static [u8] = Box::leak([vec![b'a'; PATH_MAX], vec![0]].concat().into_boxed_slice());
+        assert_eq!(string(10, PATH_MAX, memory(longer, 11 + PATH_MAX as u64)), Err(Unread::Form));
+    }
+
+    #[test]
+    fn the_end_of_the_address_space_is_no_place_to_go_on() {
+        let all = |_, buffer: &mut [u8]| {
+            buffer.fill(b'a');
+            Ok(buffer.len())
+        };
+        assert_eq!(string(u64::MAX - 3, PATH_MAX, all), Err(Unread::Form));
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether a refused call would have been refused under `control` as well, and if not, whose restriction it met: the record
+//! of a denial, or none.
+//!
+//! It is asked outside of the sandbox, by the process that `control` would have let the command be: same file systems,
+//! before the policy's mounts, and its own capabilities.
+
+use super::told::{PathTarget, Refusal, Target};
+use crate::ledger::escape;
+use crate::ledger::record::{Denial, Mechanism, Object};
+use crate::policy::Axis;
+use crate::sys::call::attributes;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::libc;
+use nix::sys::stat::{FileStat, SFlag, fstat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, SYSFS_MAGIC, fstatfs};
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The rule of refusals by a tree that the policy has made read-only.
+const READ_ONLY: &str = "read-only";
+
+/// The denial that a refusal is; `None` where `control` would have refused it too. `capabilities` are the effective ones that
+/// the command would have had there.
+pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
+    let has = |capability: u32| capabilities >> capability & 1 == 1;
+    if refusal.capability.is_some_and(|capability| !has(capability)) {
+        return None;
+    }
+    let axis = match (&refusal.object, refusal.axis) {
+        (_, Some(axis)) => axis,
+        (Target::Path(target), None) => of_path(refusal, target)?,
+        (_, None) => Axis::Privilege,
+    };
+    let rule = match (axis, &refusal.object) {
+        (Axis::Filesystem, _) => READ_ONLY,
+        _ => refusal.rule.as_str(),
+    };
+    let mut denial =
+        Denial::observed(axis, Mechanism::Notifier, &refusal.operation, object(&refusal.object), rule, reason(rule));
+    denial.errno = refusal.errno.map(|errno| format!("{:?}", Errno::from_raw(errno)));
+    denial.subject = refusal.subject.clone();
+    Some(denial)
+}
+
+/// The class of reason by the rule.
+fn reason(rule: &str) -> &'static str {
+    match rule {
+        READ_ONLY => "read_only_tree",
+        "permission" => "not_permitted",
+        "capability" | "mount" | "namespaces" | "trace" => "no_capability",
+        "identity" => "other_identity",
+        "set-id" => "set_id_without_effect",
+        "socket-family" | "socket-protocol" => "socket_not_allowed",
+        "keyring" => "keyring_closed",
+        "terminal-input" => "terminal_shared",
+        "abi" => "other_abi",
+        "unreadable" => "caller_unreadable",
+        _ => "not_allowed",
+    }
+}
+
+fn object(target: &Target) -> Object {
+    let text = |bytes: &[u8]| Some(escape::escape(bytes, escape::TEXT_LIMIT));
+    match target {
+        Target::None => Object::default(),
+        Target::Text(told) => Object { text: text(told.as_bytes()), ..Object::default() },
+        Target::Path(target) => {
+            Object { path: text(&target.path), to: target.to.as_deref().and_then(text), ..Object::default() }
+        }
+        Target::Address(address) => {
+            Object { port: Some(address.port()), addrs: vec![address.ip()], ..Object::default() }
+        }
+    }
+}
+
+/// What stands outside where the refused path stands inside.
+struct Outside {
+    /// The object itself, or the nearest directory above it.
+    nearest: OwnedFd,
+    stat: FileStat,
+    /// Whether it is the object.
+    whole: bool,
+}
+
+fn outside(path: &Path) -> Option<Outside> {
+    // The path has been resolved inside; a link on it by now is someone's doing, and none of the way to the object.
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    path.ancestors().enumerate().find_map(|(above, ancestor)| {
+        let nearest = openat2(nix::fcntl::AT_FDCWD, ancestor, how).ok()?;
+        let stat = fstat(&nearest).ok()?;
+        Some(Outside { nearest, stat, whole: above == 0 })
+    })
+}
+
+/// The axis of a refusal on a path.
+fn of_path(refusal: &Refusal, target: &PathTarget) -> Option<Axis> {
+    let path = Path::new(OsStr::from_bytes(&target.decisive));
+    let Some(outside) = outside(path) else { return Some(Axis::Privilege) };
+    let mount = fstatvfs(&outside.nearest).map_or(FsFlags::empty(), |found| found.flags());
+    if refusal.errno.is_none() {
+        // Set-id bits that the image's own mount makes void.
+        return (!mount.contains(FsFlags::ST_NOSUID)).then_some(Axis::Privilege);
+    }
+    if mount.contains(FsFlags::ST_RDONLY) {
+        return None;
+    }
+    if target.read_only {
+        return Some(Axis::Filesystem);
+    }
+    let device = is(&outside.stat, SFlag::S_IFCHR) || is(&outside.stat, SFlag::S_IFBLK);
+    if outside.whole && device && mount.contains(FsFlags::ST_NODEV) {
+        return None;
+    }
+    // A file of the kernel's that takes nothing from anyone, and one whose attributes bind root as well.
+    if outside.whole && takes_nothing(&outside) || is_bound(path) {
+        return None;
+    }
+    Some(Axis::Privilege)
+}
+
+fn is(stat: &FileStat, kind: SFlag) -> bool {
+    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
+}
+
+fn takes_nothing(outside: &Outside) -> bool {
+    const ANY_WRITE: u32 = 0o222;
+    let kernels =
+        fstatfs(&outside.nearest).is_ok_and(|found| [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&found.filesystem_type()));
+    kernels && is(&outside.stat, SFlag::S_IFREG) && outside.stat.st_mode & ANY_WRITE == 0
+}
+
+/// Whether an object or its directory is immutable or only grows (ioctl_iflags(2)).
+fn is_bound(path: &Path) -> bool {
+    const BOUND: u64 = (libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND) as u64;
+    path.ancestors().take(2).any(|path| {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        attributes(&name).is_ok_and(|found| found & BOUND != 0)
+    })
+}

@@ -1,0 +1,98 @@
+//! The supervisor's end of the observer: what it tells is recorded before it is answered.
+
+use super::connectors::Note;
+use super::control;
+use super::evidence::EvidenceError;
+use super::told::{Heard, Told};
+use crate::channel::{Channel, ChannelError};
+use crate::ledger::record::{Body, Gap};
+use crate::ledger::{Appended, Ledger};
+use crate::sys;
+use nix::errno::Errno;
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// Messages that are taken in before anything else has its turn.
+const AT_ONCE: usize = 64;
+
+/// The observer, heard.
+#[derive(Debug)]
+pub struct Hearing {
+    channel: Channel,
+    /// What the command would be capable of under `control`: what this process is.
+    capabilities: u64,
+    /// What was refused before the command runs, by operation and errno.
+    refused: BTreeSet<(String, String)>,
+}
+
+impl Hearing {
+    /// Waits until the observer is confined.
+    pub fn begin(channel: Channel, patience: Duration) -> Result<Hearing, EvidenceError> {
+        let capabilities =
+            sys::capget().map_err(|errno| EvidenceError::Observer(format!("capget: {errno}")))?.effective;
+        match channel.receive_within::<Told>(patience).map_err(ended)? {
+            Some(Told::Ready) => Ok(Hearing { channel, capabilities, refused: BTreeSet::new() }),
+            Some(Told::Failed(cause)) => Err(EvidenceError::Observer(cause)),
+            Some(other) => Err(EvidenceError::Observer(format!("said {other:?} before it was ready"))),
+            None => Err(EvidenceError::Observer(format!("not ready within {patience:?}"))),
+        }
+    }
+
+    /// What was refused to the probes, by operation and errno.
+    pub fn refused(&self) -> &BTreeSet<(String, String)> {
+        &self.refused
+    }
+
+    /// Takes in some of what is there. Returns whether there may be more. Who is about to reach where is given to `note`.
+    pub fn collect(
+        &mut self,
+        ledger: &mut Ledger,
+        recording: bool,
+        mut note: impl FnMut(Note),
+    ) -> Result<bool, EvidenceError> {
+        for _ in 0..AT_ONCE {
+            let told = match self.channel.receive_now::<Told>().map_err(ended)? {
+                Some(told) => told,
+                None => return Ok(false),
+            };
+            match told {
+                Told::Refused(refusal) => {
+                    if !recording {
+                        let errno = refusal.errno.map(|errno| format!("{:?}", Errno::from_raw(errno)));
+                        self.refused.insert((refusal.operation, errno.unwrap_or_default()));
+                    } else if let Some(denial) = control::denial(&refusal, self.capabilities) {
+                        let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                            ledger.append(Body::Denial(denial))?;
+                    }
+                    self.channel.send(&Heard).map_err(ended)?;
+                }
+                Told::Reaches(reached) => note(reached),
+                // A probe's own call: what it saw is what counts.
+                Told::Lost { .. } if !recording => {}
+                Told::Lost { calls, cause } => {
+                    let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
+                    let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                        ledger.append(Body::Gap(gap))?;
+                }
+                Told::Ready | Told::Failed(_) => {
+                    return Err(EvidenceError::Observer("it began a second time".into()));
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl AsFd for Hearing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+fn ended(error: ChannelError) -> EvidenceError {
+    match error {
+        ChannelError::Closed => EvidenceError::Observer("it has ended".into()),
+        error => EvidenceError::Observer(error.to_string()),
+    }
+}

@@ -1,0 +1,411 @@
+//! The verdict on one stopped call.
+//!
+//! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
+//! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
+
+use super::act::{Act, Address, Place};
+use super::ask::{self, Answer};
+use super::caller::{Caller, Name, Unread};
+use super::calls::{Calls, Found as Known};
+use super::connectors::Note;
+use super::decode::{Call, again};
+use super::predict::{self, Expected};
+use super::subject;
+use super::told::{PathTarget, Refusal, Target};
+use super::walk::{self, path_of};
+use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use crate::ledger::record::Subject;
+use crate::sys::notify::Notification;
+use nix::errno::Errno;
+use nix::fcntl::readlink;
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::Pid;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What is answered.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It goes on into the kernel.
+    GoOn,
+    /// It goes on, and this is told first.
+    Tell(Note),
+    /// It goes on, although this part of it has no effect, which is recorded first.
+    GoOnRecorded(Refusal),
+    /// It is refused, which is recorded first.
+    Refuse(Errno, Refusal),
+    /// It is refused, which is no denial.
+    RefuseSilently(Errno),
+    /// It is done.
+    Done(i64),
+    /// It is done, and this is the file.
+    Opened(OwnedFd, bool),
+    /// It goes on, and what became of it is not known.
+    Unknown(String),
+}
+
+/// Who judges.
+#[derive(Debug, Clone)]
+pub struct Judge {
+    /// The calls, by number.
+    pub calls: Calls,
+    /// The command's ids.
+    pub ids: Ids,
+    /// Whether a caller that is not dumpable can be read: SYS_PTRACE is held.
+    pub may_open: bool,
+    /// Whether callers may be other than the command's own user without capabilities: set-id programs and user namespaces
+    /// are not void.
+    pub mixed: bool,
+    /// Where the ancestors of a caller end: the stage.
+    pub stage: Pid,
+}
+
+impl Judge {
+    /// Judges one call.
+    pub fn judge(&self, notification: &Notification) -> Verdict {
+        let tid = Pid::from_raw(notification.tid as i32);
+        let caller = Caller::new(tid, self.may_open);
+        let arguments = notification.call.arguments;
+        match self.calls.find(&notification.call) {
+            Known::Abi => {
+                let object =
+                    Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
+                let refusal = self.refusal("abi", Errno::ENOSYS, object, "abi", tid);
+                Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+            }
+            Known::Refused(rule) => {
+                let errno = Errno::from_raw(rule.errno);
+                let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
+                let object = Target::Text(super::describe::registers(rule.call, &arguments));
+                let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
+                Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
+            }
+            Known::Watched(watched, number, narrow) => {
+                if tid.as_raw() == 0 {
+                    return Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call));
+                }
+                if self.mixed && !self.is_commands(&caller) {
+                    return Verdict::GoOn;
+                }
+                self.look(&Looked {
+                    judge: self,
+                    watched,
+                    number,
+                    caller: &caller,
+                    call: Call { caller: &caller, arguments, narrow },
+                })
+            }
+            Known::Nothing => Verdict::GoOn,
+        }
+    }
+
+    fn look(&self, looked: &Looked<'_>) -> Verdict {
+        let read = || match looked.watched.reading {
+            Reading::Act(reading) => reading(&looked.call),
+            Reading::Again(shape) => again(&looked.call, shape),
+        };
+        match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
+            Ok(verdict) => verdict,
+            Err(Unread::Form | Unread::Gone) => Verdict::GoOn,
+            // The kernel's permission to look is the kernel's own for a caller who may not be looked at (ptrace(2)).
+            Err(Unread::Closed) => {
+                let refusal =
+                    self.refusal(looked.watched.call, Errno::EACCES, Target::None, "unreadable", looked.caller.tid);
+                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+            }
+            Err(Unread::Failed(call, errno)) => Verdict::Unknown(format!("{}: {call}: {errno}", looked.watched.call)),
+        }
+    }
+
+    fn refusal(&self, operation: &str, errno: Errno, object: Target, rule: &str, tid: Pid) -> Refusal {
+        Refusal {
+            operation: operation.to_owned(),
+            errno: Some(errno as i32),
+            object,
+            axis: None,
+            rule: rule.to_owned(),
+            capability: None,
+            subject: self.subject(tid),
+        }
+    }
+
+    fn subject(&self, tid: Pid) -> Subject {
+        let number = |pid: Pid| pid.as_raw().unsigned_abs();
+        subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
+    }
+
+    /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
+    fn is_commands(&self, caller: &Caller) -> bool {
+        let tid = caller.tid;
+        let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
+        let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
+        let own = uids.split_whitespace().all(|uid| uid.parse() == Ok(self.ids.uid));
+        let bare = super::threads::field(&status, "CapEff:").is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
+        if uids.is_empty() || !own || !bare {
+            return false;
+        }
+        let namespace = |of: &str| readlink(format!("/proc/{of}/ns/user").as_str());
+        let callers = caller.with_memory(|| Ok(namespace(&tid.to_string())));
+        callers.is_ok_and(|found| found.is_ok() && found == namespace("self"))
+    }
+}
+
+struct Looked<'a> {
+    judge: &'a Judge,
+    watched: &'a Watched,
+    number: nix::libc::c_long,
+    caller: &'a Caller,
+    call: Call<'a>,
+}
+
+impl Looked<'_> {
+    fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
+        let ids = self.judge.ids;
+        Ok(match act {
+            Act::Plain => Verdict::GoOn,
+            Act::Reach { socket, address } => return self.reach(socket, address),
+            Act::BindPort(port, _) if port == 0 || port >= 1024 => Verdict::GoOn,
+            Act::BindPort(port, address) => match ask::bind_port(&address) {
+                Answer::Refused(errno) => {
+                    self.denied(errno, Target::Text(format!("port {port}")), PERMISSION, Some(PORT_CAPABILITY))
+                }
+                _ => Verdict::GoOn,
+            },
+            Act::Execute(place) => return self.execute(&place),
+            Act::Ids { group, wanted, tells } => {
+                let own = if group { ids.gid } else { ids.uid };
+                let Some(other) = wanted.iter().find(|id| ![own, u32::MAX].contains(id)) else {
+                    return Ok(Verdict::GoOn);
+                };
+                let object = Target::Text(format!("{} {other}", if group { "gid" } else { "uid" }));
+                match self.denied(Errno::EPERM, object, self.watched.rule, self.watched.capability) {
+                    Verdict::Refuse(_, refusal) if !tells => Verdict::GoOnRecorded(Refusal { errno: None, ..refusal }),
+                    verdict => verdict,
+                }
+            }
+            Act::Capabilities(false) => Verdict::GoOn,
+            Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
+            Act::Trace(pid) => match is_traceable(pid) {
+                Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
+                Ok(()) => Verdict::GoOn,
+            },
+            Act::Privileged(values) => match ask::again(self.number, &values) {
+                Answer::Refused(errno) => {
+                    let object = super::describe::values(self.watched.call, &values);
+                    self.by_capability(errno, Target::Text(object))
+                }
+                _ => Verdict::GoOn,
+            },
+            act => return self.on_paths(&act),
+        })
+    }
+
+    fn by_capability(&self, errno: Errno, object: Target) -> Verdict {
+        let rule = if self.watched.rule.is_empty() { CAPABILITY } else { self.watched.rule };
+        self.denied(errno, object, rule, self.watched.capability)
+    }
+
+    fn denied(&self, errno: Errno, object: Target, rule: &str, capability: Option<u32>) -> Verdict {
+        let refusal = self.judge.refusal(self.watched.call, errno, object, rule, self.caller.tid);
+        Verdict::Refuse(errno, Refusal { capability, ..refusal })
+    }
+
+    /// An act on one path or two.
+    fn on_paths(&self, act: &Act) -> Result<Verdict, Unread> {
+        let mut names = Vec::new();
+        for place in places(act) {
+            names.push(self.caller.name(place)?);
+        }
+        let mut expected = self.expected(act, &names);
+        let means_self = expected == Expected::Passes
+            && names.iter().any(|name| means_self(&name.text) || !creates(act) && predict::is_missing(name));
+        if expected == Expected::Passes && !means_self {
+            return Ok(Verdict::GoOn);
+        }
+        // Before a refusal is believed: was it the caller's path or our way to it?
+        if self.caller.find_closed() {
+            names.clear();
+            for place in places(act) {
+                names.push(self.caller.name(place)?);
+            }
+            expected = self.expected(act, &names);
+        }
+        let mut found = Vec::new();
+        for name in &names {
+            found.push(walk::walk(self.caller, name).ok());
+        }
+        let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
+        let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
+        let by_self = found.iter().flatten().any(|found| found.by_self);
+        if by_self {
+            names = found
+                .into_iter()
+                .zip(names)
+                .map(|(found, name)| found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
+                .collect();
+            expected = self.expected(act, &names);
+        }
+        if expected == Expected::Passes {
+            return Ok(Verdict::GoOn);
+        }
+        let answer = self.ask(act, &names)?;
+        Ok(match answer {
+            Answer::Untouched => Verdict::GoOn,
+            Answer::Done(value) => Verdict::Done(value),
+            Answer::Opened(file) => {
+                let Act::Open { flags, .. } = act else { return Ok(Verdict::GoOn) };
+                Verdict::Opened(file, flags & nix::libc::O_CLOEXEC as u64 != 0)
+            }
+            // The descriptors of a caller that is not dumpable are closed to all but itself.
+            Answer::Refused(_) if by_self && self.caller.is_closed() => Verdict::Unknown(format!(
+                "{}: its caller is not dumpable and names itself {:?}",
+                self.watched.call, targets
+            )),
+            Answer::Refused(errno) => {
+                let object = target(act, &targets, &read_only);
+                let rule = if errno == Errno::EROFS { "read-only" } else { PERMISSION };
+                self.denied(errno, object, rule, None)
+            }
+        })
+    }
+
+    fn expected(&self, act: &Act, names: &[Name]) -> Expected {
+        let ids = self.judge.ids;
+        match (act, names) {
+            (Act::Open { flags, .. }, [name]) => predict::open(name, *flags, ids),
+            (Act::Make(_, made), [name]) => predict::make(name, made),
+            (Act::Link(..), [from, to]) => predict::link(from, to, ids),
+            (Act::Rename(_, _, flags), [from, to]) => predict::rename(from, to, *flags, ids),
+            (Act::Remove(..), [name]) => predict::remove(name, ids),
+            (Act::Change(_, change), [name]) => predict::change(name, change, ids),
+            _ => Expected::Passes,
+        }
+    }
+
+    fn ask(&self, act: &Act, names: &[Name]) -> Result<Answer, Unread> {
+        let tid = self.caller.tid;
+        Ok(match (act, names) {
+            (Act::Open { at, flags, mode, resolve }, [_]) if *resolve != 0 => {
+                let base = self.caller.hold(at.base)?;
+                let given = CString::new(at.given.as_slice()).map_err(|_| Unread::Form)?;
+                ask::open(tid, Some(base.as_fd()), &given, *flags, *mode, *resolve)
+            }
+            (Act::Open { flags, mode, .. }, [name]) => ask::open(tid, None, &name.text, *flags, *mode, 0),
+            (Act::Make(_, made), [name]) => ask::make(tid, name, made),
+            (Act::Link(..), [from, to]) => ask::link(from, to),
+            (Act::Rename(_, _, flags), [from, to]) => ask::rename(from, to, *flags),
+            (Act::Remove(_, directory), [name]) => ask::remove(name, *directory),
+            (Act::Change(_, change), [name]) => ask::change(name, change),
+            _ => Answer::Untouched,
+        })
+    }
+
+    fn reach(&self, socket: i32, address: Address) -> Result<Verdict, Unread> {
+        match address {
+            Address::Other => Ok(Verdict::GoOn),
+            Address::Inet(to) => {
+                let link = readlink(format!("/proc/{}/fd/{socket}", self.caller.tid).as_str()).unwrap_or_default();
+                let inode =
+                    link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+                let subject = self.judge.subject(self.caller.tid);
+                Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
+            }
+            Address::Unix(place) => {
+                let name = self.caller.name(&place)?;
+                match predict::reach(&name) {
+                    Err(errno) if ask::is_refusal(errno) && !self.caller.find_closed() => {
+                        let found = walk::walk(self.caller, &name).ok();
+                        let path = found.as_ref().and_then(walk::Found::path);
+                        let object = target_of(path, false);
+                        Ok(self.denied(errno, object, PERMISSION, None))
+                    }
+                    _ => Ok(Verdict::GoOn),
+                }
+            }
+        }
+    }
+
+    /// A program whose set-id bits or file capabilities will have no effect: what sudo's own log is to a refused sudo.
+    fn execute(&self, place: &Place) -> Result<Verdict, Unread> {
+        let name = self.caller.name(place)?;
+        let Ok(object) = walk::pin(&name) else { return Ok(Verdict::GoOn) };
+        let Ok(stat) = fstat(&object) else { return Ok(Verdict::GoOn) };
+        let ids = self.judge.ids;
+        let has = |bits: Mode| stat.st_mode & bits.bits() == bits.bits();
+        let regular = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+        let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
+            || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
+            || has_capabilities(&object);
+        if !regular || !gives {
+            return Ok(Verdict::GoOn);
+        }
+        let object = target_of(path_of(object.as_fd()), false);
+        match self.denied(Errno::EPERM, object, self.watched.rule, None) {
+            Verdict::Refuse(_, refusal) => Ok(Verdict::GoOnRecorded(Refusal { errno: None, ..refusal })),
+            verdict => Ok(verdict),
+        }
+    }
+}
+
+fn has_capabilities(object: &OwnedFd) -> bool {
+    use crate::sys::call::{Argument, call};
+    use std::os::fd::AsRawFd;
+    let Ok(path) = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd())) else { return false };
+    // The size is asked for, and nothing is written.
+    let none =
+        [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
+    call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
+}
+
+/// Whether the kernel lets one of the command's user look into a process (ptrace(2), PTRACE_MODE_READ_FSCREDS).
+fn is_traceable(pid: i32) -> Result<(), Errno> {
+    match readlink(format!("/proc/{pid}/cwd").as_str()) {
+        Err(Errno::EACCES | Errno::EPERM) => Err(Errno::EPERM),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn places(act: &Act) -> Vec<&Place> {
+    match act {
+        Act::Open { at, .. } | Act::Make(at, _) | Act::Remove(at, _) | Act::Change(at, _) => vec![at],
+        Act::Link(from, to) | Act::Rename(from, to, _) => vec![from, to],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether the object need not be there.
+fn creates(act: &Act) -> bool {
+    !matches!(act, Act::Change(..))
+}
+
+/// Spellings that mean the process that looks: a look by this one says nothing of the caller's.
+fn means_self(text: &CString) -> bool {
+    let text = text.as_bytes();
+    [&b"/proc/self"[..], b"/proc/thread-self", b"/dev/fd/", b"/dev/std"].iter().any(|prefix| text.starts_with(prefix))
+}
+
+fn is_read_only(found: &walk::Found) -> bool {
+    fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
+}
+
+fn target_of(path: Option<PathBuf>, read_only: bool) -> Target {
+    let Some(path) = path else { return Target::None };
+    let path = path.as_os_str().as_bytes().to_vec();
+    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only })
+}
+
+fn target(act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Target {
+    let bytes = |index: usize| paths.get(index).and_then(|p| p.as_ref()).map(|p| p.as_os_str().as_bytes().to_vec());
+    let Some(path) = bytes(0) else { return Target::None };
+    let to = match act {
+        Act::Make(_, super::act::Made::Symlink(target)) => Some(target.clone()),
+        _ => bytes(1),
+    };
+    // Of two, the one on a read-only mount is the one that was refused.
+    let second = !read_only.first().is_some_and(|r| *r) && read_only.get(1).is_some_and(|r| *r);
+    let decisive = if second { bytes(1).unwrap_or_else(|| path.clone()) } else { path.clone() };
+    Target::Path(PathTarget { path, to, decisive, read_only: read_only.iter().any(|r| *r) })
+}

@@ -1,0 +1,214 @@
+//! Whether the kernel would let an act on a path go through, asked of the kernel by a process that it judges as it judges
+//! the command, without doing anything.
+//!
+//! "Yes" leaves the call untouched, so that an answer that is wrongly "yes" costs a record and never a barrier; "no" has the
+//! act itself tried (`observe::ask`), so that an answer that is wrongly "no" costs time only.
+
+use super::act::{Change, Made};
+use super::caller::Name;
+use super::decode::{TMPFILE, writes};
+use super::walk::{pin, split};
+use super::watched::Ids;
+use crate::sys::call::{Argument, HERE, call};
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::statvfs::{FsFlags, fstatvfs};
+use std::ffi::{CStr, CString};
+
+/// What is to be expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// The call goes through, or fails for a reason that is no denial.
+    Passes,
+    /// The kernel may refuse it.
+    MayBeRefused,
+}
+use Expected::{MayBeRefused, Passes};
+
+/// faccessat2(2) with the effective ids.
+fn access(path: &CStr, mode: i32, follow: bool) -> Result<(), Errno> {
+    let flags = libc::AT_EACCESS | if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
+    let [mode, flags] = [mode, flags].map(|number| Argument::Number(number as u64));
+    call(libc::SYS_faccessat2, [HERE, Argument::Text(path), mode, flags]).map(|_| ())
+}
+
+fn stat(path: &CStr, follow: bool) -> Result<FileStat, Errno> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
+    fstatat(nix::fcntl::AT_FDCWD, path, flags)
+}
+
+fn is(stat: &FileStat, kind: SFlag) -> bool {
+    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
+}
+
+/// Errors of a look-up that are refusals; all others are told by the kernel again.
+fn refused(errno: Errno) -> Expected {
+    match errno {
+        Errno::EACCES | Errno::EPERM | Errno::EROFS => MayBeRefused,
+        _ => Passes,
+    }
+}
+
+fn allowed(outcome: Result<(), Errno>) -> Expected {
+    outcome.map_or_else(refused, |()| Passes)
+}
+
+/// The directory of a name that is to be made or taken away, and its mode and owner.
+fn parent(name: &Name) -> Option<CString> {
+    let (parent, _) = split(name.text.as_bytes())?;
+    CString::new(parent).ok()
+}
+
+/// open(2).
+pub fn open(name: &Name, flags: u64, ids: Ids) -> Expected {
+    let has = |flag: i32| flags & flag as u64 != 0;
+    if has(libc::O_PATH) || !writes(flags) {
+        return Passes;
+    }
+    let exclusive = has(libc::O_CREAT) && has(libc::O_EXCL);
+    let found = match stat(&name.text, name.follow && !exclusive) {
+        Ok(found) => found,
+        Err(Errno::ENOENT) if has(libc::O_CREAT) => return created(name, exclusive),
+        Err(errno) => return refused(errno),
+    };
+    if has(TMPFILE) {
+        return allowed(access(&name.text, libc::W_OK | libc::X_OK, true));
+    }
+    // EEXIST, EISDIR, ELOOP.
+    let link = is(&found, SFlag::S_IFLNK);
+    if exclusive || link || is(&found, SFlag::S_IFDIR) && !has(libc::O_NOATIME) {
+        return Passes;
+    }
+    let mode = match flags as i32 & libc::O_ACCMODE {
+        libc::O_RDONLY if has(libc::O_TRUNC) => libc::R_OK | libc::W_OK,
+        libc::O_RDONLY => libc::R_OK,
+        libc::O_WRONLY => libc::W_OK,
+        _ => libc::R_OK | libc::W_OK,
+    };
+    if access(&name.text, mode, name.follow).is_err() {
+        return MayBeRefused;
+    }
+    let device = is(&found, SFlag::S_IFCHR) || is(&found, SFlag::S_IFBLK);
+    let others = found.st_uid != ids.uid;
+    // What access(2) does not look at: devices on a nodev mount, O_NOATIME on another's file, and files of others in
+    // directories that everyone may write to (proc_sys_fs(5), protected_regular and protected_fifos).
+    if device && on_mount(name, FsFlags::ST_NODEV) || others && has(libc::O_NOATIME) {
+        return MayBeRefused;
+    }
+    if others && has(libc::O_CREAT) && !device && parent(name).is_some_and(|parent| is_sticky(&parent, ids)) {
+        return MayBeRefused;
+    }
+    Passes
+}
+
+/// A file that is not there yet.
+fn created(name: &Name, exclusive: bool) -> Expected {
+    // A link that leads nowhere has the file made where it leads.
+    if !exclusive && stat(&name.text, false).is_ok() {
+        return MayBeRefused;
+    }
+    match parent(name) {
+        Some(parent) => allowed(access(&parent, libc::W_OK | libc::X_OK, true)),
+        None => Passes,
+    }
+}
+
+fn on_mount(name: &Name, flag: FsFlags) -> bool {
+    pin(name).and_then(fstatvfs).is_ok_and(|found| found.flags().contains(flag))
+}
+
+/// Whether a directory is sticky and another's: names in it are their owners' (inode(7)).
+fn is_sticky(directory: &CStr, ids: Ids) -> bool {
+    let sticky = |found: FileStat| found.st_mode & Mode::S_ISVTX.bits() != 0 && found.st_uid != ids.uid;
+    stat(directory, true).is_ok_and(sticky)
+}
+
+/// A new name for a new object.
+pub fn make(name: &Name, made: &Made) -> Expected {
+    let Some(parent) = parent(name) else { return Passes };
+    if let Made::Node(mode, device) = made {
+        let kind = mode & SFlag::S_IFMT.bits();
+        // A whiteout, character device 0, is for everyone (mknod(2), Linux 5.8).
+        if kind == SFlag::S_IFBLK.bits() || kind == SFlag::S_IFCHR.bits() && *device != 0 {
+            return MayBeRefused;
+        }
+    }
+    allowed(access(&parent, libc::W_OK | libc::X_OK, true))
+}
+
+/// A name is taken away.
+pub fn remove(name: &Name, ids: Ids) -> Expected {
+    let Some(parent) = parent(name) else { return Passes };
+    match access(&parent, libc::W_OK | libc::X_OK, true) {
+        Ok(()) if is_sticky(&parent, ids) && is_others(name, ids) => MayBeRefused,
+        outcome => allowed(outcome),
+    }
+}
+
+fn is_others(name: &Name, ids: Ids) -> bool {
+    stat(&name.text, false).is_ok_and(|found| found.st_uid != ids.uid)
+}
+
+/// A name takes another's place.
+pub fn rename(from: &Name, to: &Name, flags: u32, ids: Ids) -> Expected {
+    if flags & libc::RENAME_WHITEOUT != 0 || remove(from, ids) == MayBeRefused || remove(to, ids) == MayBeRefused {
+        return MayBeRefused;
+    }
+    // A directory that moves has its `..` written.
+    let moved = stat(&from.text, false).is_ok_and(|found| is(&found, SFlag::S_IFDIR));
+    let swapped = flags & libc::RENAME_EXCHANGE != 0 && stat(&to.text, false).is_ok_and(|f| is(&f, SFlag::S_IFDIR));
+    let writable = |name: &Name| access(&name.text, libc::W_OK, false).is_ok();
+    if moved && !writable(from) || swapped && !writable(to) { MayBeRefused } else { Passes }
+}
+
+/// Another name for an object that is there.
+pub fn link(from: &Name, to: &Name, ids: Ids) -> Expected {
+    match stat(&from.text, from.follow) {
+        // proc_sys_fs(5), protected_hardlinks.
+        Ok(found) if found.st_uid != ids.uid => MayBeRefused,
+        Ok(_) => make(to, &Made::Socket),
+        Err(errno) => refused(errno),
+    }
+}
+
+/// A change of a file.
+pub fn change(name: &Name, change: &Change, ids: Ids) -> Expected {
+    let writable = || allowed(access(&name.text, libc::W_OK, name.follow));
+    let own = || match pin(name) {
+        Ok(object) => {
+            let is_own = fstat(&object).is_ok_and(|found| found.st_uid == ids.uid);
+            let read_only = fstatvfs(&object).is_ok_and(|found| found.flags().contains(FsFlags::ST_RDONLY));
+            if is_own && !read_only { Passes } else { MayBeRefused }
+        }
+        Err(errno) => refused(errno),
+    };
+    match change {
+        Change::Length(_) => writable(),
+        Change::Times(None) if writable() == Passes => Passes,
+        Change::Owner(uid, gid) if ![ids.uid, u32::MAX].contains(uid) || ![ids.gid, u32::MAX].contains(gid) => {
+            MayBeRefused
+        }
+        Change::Mode(_) | Change::Owner(..) | Change::Times(_) => own(),
+        Change::SetXattr(attribute, ..) | Change::RemoveXattr(attribute) => {
+            match attribute.split(|byte| *byte == b'.').next() {
+                Some(b"user") => writable(),
+                Some(b"system") => own(),
+                // security.* and trusted.* need capabilities, and what else there is is the file system's own.
+                _ => MayBeRefused,
+            }
+        }
+        Change::Inode(..) | Change::FileAttributes(_) => MayBeRefused,
+    }
+}
+
+/// A connection to a unix socket that has a path: it takes the right to write (unix(7)).
+pub fn reach(name: &Name) -> Result<(), Errno> {
+    access(&name.text, libc::W_OK, true)
+}
+
+/// Whether a lookup of this name ends nowhere.
+pub fn is_missing(name: &Name) -> bool {
+    matches!(stat(&name.text, name.follow), Err(Errno::ENOENT))
+}

@@ -1,0 +1,243 @@
+//! The observer process: the command's own confinement, less the listener and less the end of the namespaces' say about who
+//! may signal whom. It takes the listener of each confined child and answers it to its end.
+//!
+//! It holds no privilege but SYS_PTRACE, and that only while it reads a caller that is not dumpable. Its effective ids are
+//! the command's, by which the kernel judges access to files; its real and saved uid are the run's own, so that the command
+//! can neither signal nor trace it (kill(2), ptrace(2)).
+
+use super::calls::Calls;
+use super::judge::{Judge, Verdict};
+use super::told::{Heard, Told};
+use super::watched::Ids;
+use crate::channel::Channel;
+use crate::confine::{ConfineError, Confinement};
+use crate::policy::Posture;
+use crate::stage::release_stdio;
+use crate::sys::notify::{self, Notification};
+use crate::sys::{self, Fork};
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+};
+use nix::unistd::{Pid, chdir, getppid};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the observer needs to know of the run.
+#[derive(Debug, Clone)]
+pub struct ObserverSpec {
+    /// The command's confinement.
+    pub confinement: Confinement,
+    /// The real and saved uid of the process.
+    pub own_uid: u32,
+    /// The calls.
+    pub calls: Calls,
+    /// The command's ids.
+    pub ids: Ids,
+}
+
+/// The observer, seen from the stage.
+#[derive(Debug)]
+pub struct Observer {
+    /// Its process id.
+    pub pid: Pid,
+    /// Where listeners are handed over.
+    pub handover: OwnedFd,
+}
+
+/// Threads that answer one listener: one that waits for a file system must not hold up all.
+const THREADS: usize = 4;
+/// The least number of the descriptor by which listeners are handed over: confined children give lower ones a meaning.
+const ABOVE_CHILDRENS: RawFd = 16;
+
+/// Forks the observer, as a child of the calling process's parent, in the calling process's namespaces.
+pub fn start(spec: &ObserverSpec, told: Channel) -> Result<Observer, (&'static str, Errno)> {
+    let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
+    let (ours, theirs) = pair.map_err(|errno| ("socketpair", errno))?;
+    let handover = sys::duplicate_above(ours.as_fd(), ABOVE_CHILDRENS).map_err(|errno| ("fcntl F_DUPFD", errno))?;
+    drop(ours);
+    let stage = nix::unistd::getpid();
+    match notify::fork_sibling().map_err(|errno| ("clone", errno))? {
+        Fork::Parent(pid) => Ok(Observer { pid, handover }),
+        Fork::Child => {
+            drop(handover);
+            let lived = catch_unwind(AssertUnwindSafe(|| live(spec, stage, told, theirs)));
+            sys::exit_now(lived.unwrap_or(1));
+        }
+    }
+}
+
+fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
+    let parent = getppid();
+    if sys::close_all_but(&[told.as_fd().as_raw_fd(), handover.as_raw_fd()]).is_err() {
+        return 1;
+    }
+    let confined = release_stdio()
+        .and_then(|()| chdir("/"))
+        .map_err(|errno| format!("observer: {errno}"))
+        .and_then(|()| spec.confinement.enter_as_observer(spec.own_uid).map_err(|e: ConfineError| e.to_string()));
+    let may_open = match confined {
+        Ok(may_open) => may_open,
+        Err(cause) => return i32::from(told.send(&Told::Failed(cause)).is_err()) + 1,
+    };
+    let mixed = spec.confinement.privilege != Posture::Locked;
+    let judge = Judge { calls: spec.calls.clone(), ids: spec.ids, may_open, mixed, stage };
+    let service = Arc::new(Service { judge, told: Mutex::new(()), channel: told });
+    if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
+        return 1;
+    }
+    service.take_listeners(&handover)
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Service {
+    judge: Judge,
+    /// One question at a time is under way to the supervisor.
+    told: Mutex<()>,
+    channel: Channel,
+}
+
+impl Service {
+    /// Takes listeners until the supervisor or the stage has ended.
+    fn take_listeners(self: &Arc<Self>, handover: &OwnedFd) -> i32 {
+        loop {
+            // Answers from the supervisor are for whoever has asked; here only its end matters.
+            let mut fds = [
+                PollFd::new(handover.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.channel.as_fd(), PollFlags::empty()),
+            ];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return 1,
+            }
+            if fds[1].any() == Some(true) {
+                return 1;
+            }
+            if fds[0].any() != Some(true) {
+                continue;
+            }
+            match receive_listener(handover.as_fd()) {
+                Ok(Some(listener)) => {
+                    if self.clone().serve(listener).is_err() {
+                        return 1;
+                    }
+                }
+                Ok(None) => return 0,
+                Err(_) => return 1,
+            }
+        }
+    }
+
+    fn serve(self: Arc<Self>, listener: OwnedFd) -> std::io::Result<()> {
+        match notify::wake_synchronously(listener.as_fd()) {
+            // A kernel before 6.6: it takes longer.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOTTY) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let listener = Arc::new(listener);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS);
+        for _ in 0..threads {
+            let (service, listener) = (self.clone(), listener.clone());
+            std::thread::Builder::new().stack_size(512 << 10).spawn(move || {
+                // A listener that nobody answers would hold its callers for ever: closed, it gives them ENOSYS.
+                let ended = catch_unwind(AssertUnwindSafe(|| service.answer_all(listener.as_fd())));
+                if !ended.unwrap_or(false) {
+                    sys::exit_now(1);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Answers each call until no process is left that could make one. False: something of ours has failed.
+    fn answer_all(&self, listener: BorrowedFd<'_>) -> bool {
+        loop {
+            match notify::receive(listener) {
+                Ok(notification) => {
+                    if !self.answer(listener, &notification) {
+                        return false;
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                // Its caller was killed meanwhile, or there is none left.
+                Err(Errno::ENOENT) => {
+                    if has_ended(listener) {
+                        return true;
+                    }
+                }
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn answer(&self, listener: BorrowedFd<'_>, notification: &Notification) -> bool {
+        let id = notification.id;
+        let verdict = self.judge.judge(notification);
+        // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
+        let recorded = match &verdict {
+            Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
+            _ if !notify::is_waiting(listener, id) => return true,
+            Verdict::Tell(reaches) => self.tell(&Told::Reaches(reaches.clone())),
+            Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.ask(&Told::Refused(refusal.clone())),
+            Verdict::Unknown(cause) => self.tell(&Told::Lost { calls: 1, cause: cause.clone() }),
+        };
+        if !recorded {
+            return false;
+        }
+        let answered = match verdict {
+            Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_) => {
+                notify::let_go_on(listener, id)
+            }
+            Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
+            Verdict::Done(value) => notify::succeed(listener, id, value),
+            Verdict::Opened(file, close_on_exec) => {
+                notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec)
+            }
+        };
+        // ENOENT: its caller was killed.
+        matches!(answered, Ok(()) | Err(Errno::ENOENT))
+    }
+
+    fn tell(&self, told: &Told) -> bool {
+        self.channel.send(told).is_ok()
+    }
+
+    /// Tells, and waits until it is recorded.
+    fn ask(&self, told: &Told) -> bool {
+        let _one = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tell(told) && self.channel.receive::<Heard>().is_ok()
+    }
+}
+
+fn has_ended(listener: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::new(listener, PollFlags::POLLIN)];
+    let hung_up = |fds: &[PollFd<'_>; 1]| fds[0].revents().is_some_and(|r| r.contains(PollFlags::POLLHUP));
+    matches!(poll(&mut fds, PollTimeout::ZERO), Ok(1)) && hung_up(&fds)
+}
+
+/// Sends a listener to the observer, by the number that it has in a table of descriptors that this process shares.
+pub fn hand_over(handover: BorrowedFd<'_>, listener: RawFd) -> Result<(), Errno> {
+    let control = [ControlMessage::ScmRights(&[listener])];
+    sendmsg::<()>(handover.as_raw_fd(), &[IoSlice::new(b"L")], &control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
+}
+
+fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+    let mut space = cmsg_space!([RawFd; 1]);
+    let mut byte = [0; 1];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    let received = recvmsg::<()>(handover.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    for message in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(numbers) = message {
+            return numbers.first().map(|number| sys::adopt_inherited(*number)).transpose();
+        }
+    }
+    Err(Errno::EBADMSG)
+}

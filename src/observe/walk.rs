@@ -1,0 +1,214 @@
+//! Where a name leads: its parent directory and its last component, found one component at a time as path_resolution(7)
+//! tells, so that a refusal can be recorded under one spelling whatever the caller wrote.
+//!
+//! Links that mean the process that looks (/proc/self, /proc/thread-self) are taken to mean the caller. No verdict comes
+//! from here: what is asked of the kernel is asked by the caller's own spelling, save where that means another process.
+
+use super::caller::{Caller, Name};
+use super::threads;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, readlink};
+use nix::libc;
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use std::collections::VecDeque;
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// How many symbolic links one path may have (path_resolution(7), `MAXSYMLINKS`).
+const MAX_LINKS: u32 = 40;
+
+/// Where a name leads.
+#[derive(Debug)]
+pub struct Found {
+    /// The deepest directory that was reached, or the object itself where `rest` is empty.
+    pub at: OwnedFd,
+    /// What comes beneath it: one component where it was reached whole, more where it was not.
+    pub rest: Vec<u8>,
+    /// Whether the way led over a link that means the process that looks.
+    pub by_self: bool,
+}
+
+impl Found {
+    /// The path of the object as the sandbox's file system has it, if it can be named.
+    pub fn path(&self) -> Option<PathBuf> {
+        let mut path = path_of(self.at.as_fd())?;
+        if !self.rest.is_empty() {
+            path.push(OsStr::from_bytes(&self.rest));
+        }
+        Some(path)
+    }
+
+    /// A name of ours for what was found.
+    pub fn into_name(self, follow: bool) -> Option<Name> {
+        let mut text = format!("/proc/self/fd/{}", self.at.as_raw_fd()).into_bytes();
+        let base = self.rest.is_empty();
+        if !base {
+            text.push(b'/');
+            text.extend_from_slice(&self.rest);
+        }
+        Some(Name { text: CString::new(text).ok()?, follow: follow || base, held: Some(self.at) })
+    }
+}
+
+/// The path of what a descriptor of ours refers to.
+pub fn path_of(fd: BorrowedFd<'_>) -> Option<PathBuf> {
+    let path = readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str()).ok()?.into_vec();
+    path.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(path)))
+}
+
+fn pinned(base: BorrowedFd<'_>, name: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    openat(base, name, if follow { flags } else { flags | OFlag::O_NOFOLLOW }, Mode::empty())
+}
+
+fn is(stat: &FileStat, kind: SFlag) -> bool {
+    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
+}
+
+fn is_proc(directory: BorrowedFd<'_>) -> bool {
+    fstatfs(directory).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
+}
+
+/// Walks a name of a caller's. What cannot be reached is told as far as it was.
+pub fn walk(caller: &Caller, name: &Name) -> Result<Found, Errno> {
+    let text = name.text.as_bytes();
+    // A name relative to a base goes through our own /proc entry of it first: one jump that is not the caller's.
+    let (mut at, path) = match &name.held {
+        Some(held) => {
+            let prefix = format!("/proc/self/fd/{}", held.as_raw_fd());
+            (held.try_clone().map_err(|_| Errno::EMFILE)?, text.strip_prefix(prefix.as_bytes()).unwrap_or_default())
+        }
+        None => match caller_base(caller, text) {
+            Some((base, rest)) => (pinned(nix::fcntl::AT_FDCWD, base, true)?, rest),
+            None => (pinned(nix::fcntl::AT_FDCWD, b"/", true)?, text),
+        },
+    };
+    let mut left: VecDeque<Vec<u8>> = components(path).collect();
+    let mut links = 0;
+    let mut by_self = false;
+    while let Some(component) = left.pop_front() {
+        let last = left.is_empty();
+        let component = match component.as_slice() {
+            own @ (b"self" | b"thread-self") if is_proc(at.as_fd()) => {
+                by_self = true;
+                left.extend_front_reversed(components(&threads::proc_name(caller.tid, own)));
+                continue;
+            }
+            _ => component,
+        };
+        let ending = |at: OwnedFd, component: &[u8], left: &VecDeque<Vec<u8>>| {
+            let rest = std::iter::once(component).chain(left.iter().map(Vec::as_slice)).collect::<Vec<_>>().join(&b'/');
+            Ok(Found { at, rest, by_self })
+        };
+        let found = match pinned(at.as_fd(), &component, false) {
+            Ok(found) => found,
+            Err(_) => return ending(at, &component, &left),
+        };
+        let Ok(stat) = fstat(&found) else { return ending(at, &component, &left) };
+        if is(&stat, SFlag::S_IFLNK) && !(last && !name.follow) {
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(Errno::ELOOP);
+            }
+            if is_proc(at.as_fd()) && links_to_object(&at) {
+                // It jumps to an object; its text is for people.
+                at = match caller.with_sight(|| pinned(at.as_fd(), &component, true)) {
+                    Ok(Ok(object)) => object,
+                    Ok(Err(_)) | Err(_) => return ending(at, &component, &left),
+                };
+                continue;
+            }
+            let target = nix::fcntl::readlinkat(&at, component.as_slice())?.into_vec();
+            if target.starts_with(b"/") {
+                at = pinned(nix::fcntl::AT_FDCWD, b"/", true)?;
+            }
+            left.extend_front_reversed(components(&target));
+            continue;
+        }
+        if last && component != b".." && component != b"." {
+            return Ok(Found { at, rest: component, by_self });
+        }
+        at = found;
+    }
+    Ok(Found { at, rest: Vec::new(), by_self })
+}
+
+/// Whether links in this directory of /proc jump: all do below a process's own directory, and none directly in /proc, in
+/// a process's directory but for those that show what it has open.
+fn links_to_object(directory: &OwnedFd) -> bool {
+    let path = path_of(directory.as_fd()).unwrap_or_default();
+    path.components().count() > 2
+}
+
+/// The /proc entry of the caller's by which a relative name begins, and what comes after it.
+fn caller_base<'a>(caller: &Caller, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let own = format!("/proc/{}/", caller.tid);
+    let after = text.strip_prefix(own.as_bytes())?;
+    let taken = if after.starts_with(b"cwd") {
+        3
+    } else {
+        let digits = after.strip_prefix(b"fd/")?.iter().take_while(|b| b.is_ascii_digit()).count();
+        3 + digits
+    };
+    let end = own.len() + taken;
+    (text.len() == end || text[end] == b'/').then(|| text.split_at(end))
+}
+
+fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
+    let parts: Vec<Vec<u8>> =
+        path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
+    parts.into_iter()
+}
+
+trait ExtendFront {
+    fn extend_front_reversed(&mut self, parts: impl DoubleEndedIterator<Item = Vec<u8>>);
+}
+
+impl ExtendFront for VecDeque<Vec<u8>> {
+    fn extend_front_reversed(&mut self, parts: impl DoubleEndedIterator<Item = Vec<u8>>) {
+        parts.rev().for_each(|part| self.push_front(part));
+    }
+}
+
+/// The parent of a name and its last component, for objects that may not be there; `None` where the last one is no name
+/// of its own.
+pub fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().rposition(|byte| *byte != b'/')? + 1;
+    let text = &text[..end];
+    let start = text.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let last = &text[start..];
+    if last == b"." || last == b".." {
+        return None;
+    }
+    // The slash stays, so that the parent is a directory or nothing.
+    Some((if start == 0 { b"." } else { &text[..start] }, last))
+}
+
+/// `O_PATH` opens fail alike for all: only search permission matters.
+pub fn pin(name: &Name) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let flags = if name.follow { flags } else { flags | OFlag::O_NOFOLLOW };
+    openat(nix::fcntl::AT_FDCWD, name.text.as_c_str(), flags, Mode::empty())
+}
+
+const _: () = assert!(libc::O_PATH != 0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_splits_into_its_parent_and_its_last_component() {
+        let split = |text: &'static [u8]| split(text).map(|(a, b)| (a.to_vec(), b.to_vec()));
+        let pair = |a: &[u8], b: &[u8]| Some((a.to_vec(), b.to_vec()));
+        assert_eq!(split(b"/usr/x"), pair(b"/usr/", b"x"));
+        assert_eq!(split(b"/x//"), pair(b"/", b"x"));
+        assert_eq!(split(b"x"), pair(b".", b"x"));
+        for none in [&b"/"[..], b"", b"/usr/..", b".", b"a/./"] {
+            assert_eq!(split(none), None);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Which system calls are looked at beside those that the filter refuses: what the kernel may refuse to the command and
+//! would not refuse under `control`. A call that can be no such refusal, by its registers, never leaves the kernel.
+//!
+//! ftruncate(2) is not among them: who may not write a file has no descriptor that it takes.
+
+use super::decode::{self, Again, Call, Decoded};
+use crate::confine::rules::{Condition, WORD};
+use crate::mutation;
+use crate::policy::Posture;
+use nix::libc;
+
+/// How a call's arguments are read.
+#[derive(Debug, Clone, Copy)]
+pub enum Reading {
+    /// By what they mean.
+    Act(fn(&Call<'_>) -> Decoded),
+    /// As they are, to make the same call again.
+    Again(&'static [Again]),
+}
+
+/// One call.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// Its name.
+    pub call: &'static str,
+    /// Any of these is enough; all conditions of one must hold. None at all is always.
+    pub when: Vec<Vec<Condition>>,
+    /// How it is read.
+    pub reading: Reading,
+    /// The capability that passes where the command is refused (capabilities(7)); under `control` the caller has it, or is
+    /// refused as well. Calls on paths need several and are looked at one by one.
+    pub capability: Option<u32>,
+    /// The rule's name in records.
+    pub rule: &'static str,
+}
+
+impl Watched {
+    /// Whether a call of that name with these registers is looked at.
+    pub fn concerns(&self, arguments: &[u64; 6]) -> bool {
+        self.when.is_empty() || self.when.iter().any(|all| all.iter().all(|c| c.holds(arguments)))
+    }
+}
+
+/// Whom the command runs as, by which its own ids are told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    /// Its uid.
+    pub uid: u32,
+    /// Its gid.
+    pub gid: u32,
+}
+
+const CAP_SETGID: u32 = 6;
+const CAP_SETUID: u32 = 7;
+const CAP_SETPCAP: u32 = 8;
+const CAP_NET_BIND_SERVICE: u32 = 10;
+const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_MODULE: u32 = 16;
+const CAP_SYS_RAWIO: u32 = 17;
+const CAP_SYS_CHROOT: u32 = 18;
+const CAP_SYS_PTRACE: u32 = 19;
+const CAP_SYS_PACCT: u32 = 20;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYS_BOOT: u32 = 22;
+const CAP_SYS_TIME: u32 = 25;
+const CAP_SYS_TTY_CONFIG: u32 = 26;
+const CAP_SYSLOG: u32 = 34;
+const CAP_DAC_READ_SEARCH: u32 = 2;
+const CAP_BPF: u32 = 39;
+const CAP_PERFMON: u32 = 38;
+
+struct Table(Vec<Watched>);
+
+impl Table {
+    fn act(
+        &mut self,
+        call: &'static str,
+        when: Vec<Vec<Condition>>,
+        reading: fn(&Call<'_>) -> Decoded,
+        capability: Option<u32>,
+        rule: &'static str,
+    ) {
+        self.0.push(Watched { call, when, reading: Reading::Act(reading), capability, rule });
+    }
+
+    fn path(&mut self, call: &'static str, reading: fn(&Call<'_>) -> Decoded) {
+        self.act(call, Vec::new(), reading, None, PERMISSION);
+    }
+
+    fn again(&mut self, call: &'static str, shape: &'static [Again], capability: u32) {
+        self.again_when(call, Vec::new(), shape, capability);
+    }
+
+    fn again_when(&mut self, call: &'static str, when: Vec<Vec<Condition>>, shape: &'static [Again], capability: u32) {
+        let reading = Reading::Again(shape);
+        self.0.push(Watched { call, when, reading, capability: Some(capability), rule: CAPABILITY });
+    }
+}
+
+/// The rule of calls that ordinary permission refuses.
+pub const PERMISSION: &str = "permission";
+/// The rule of calls that need a capability.
+pub const CAPABILITY: &str = "capability";
+
+/// All calls that are looked at where the privilege axis has this posture.
+pub fn watched(privilege: Posture, ids: Ids) -> Vec<Watched> {
+    let mut table = Table(Vec::new());
+    if privilege == Posture::Open {
+        return table.0;
+    }
+    if !mutation::left_out("watched-paths") {
+        paths(&mut table);
+    }
+    sockets(&mut table);
+    if !mutation::left_out("watched-identities") {
+        identities(&mut table, ids);
+    }
+    privileged(&mut table);
+    if privilege == Posture::Locked {
+        table.act("execve", Vec::new(), decode::execve, None, "set-id");
+        table.act("execveat", Vec::new(), decode::execveat, None, "set-id");
+    } else {
+        // At `locked` the filter refuses them.
+        mounts(&mut table);
+    }
+    table.0
+}
+
+fn bits(argument: u32, flags: &[i32]) -> Vec<Vec<Condition>> {
+    flags.iter().map(|flag| vec![Condition::has(argument, *flag as u32 as u64)]).collect()
+}
+
+fn paths(table: &mut Table) {
+    const WRITES: [i32; 6] =
+        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_NOATIME, decode::TMPFILE];
+    table.act("open", bits(1, &WRITES), decode::open, None, PERMISSION);
+    table.act("openat", bits(2, &WRITES), decode::openat, None, PERMISSION);
+    let requests = decode::INODE_REQUESTS.iter().map(|(request, _)| vec![Condition::equals(1, *request)]).collect();
+    table.act("ioctl", requests, decode::ioctl, None, PERMISSION);
+    let rest: [(&'static str, fn(&Call<'_>) -> Decoded); 42] = [
+        ("file_setattr", decode::file_setattr),
+        ("openat2", decode::openat2),
+        ("creat", decode::creat),
+        ("mkdir", decode::mkdir),
+        ("mkdirat", decode::mkdirat),
+        ("mknod", decode::mknod),
+        ("mknodat", decode::mknodat),
+        ("symlink", decode::symlink),
+        ("symlinkat", decode::symlinkat),
+        ("link", decode::link),
+        ("linkat", decode::linkat),
+        ("rename", decode::rename),
+        ("renameat", decode::renameat),
+        ("renameat2", decode::renameat2),
+        ("unlink", decode::unlink),
+        ("unlinkat", decode::unlinkat),
+        ("rmdir", decode::rmdir),
+        ("chmod", decode::chmod),
+        ("fchmod", decode::fchmod),
+        ("fchmodat", decode::fchmodat),
+        ("fchmodat2", decode::fchmodat2),
+        ("chown", decode::chown),
+        ("lchown", decode::lchown),
+        ("fchown", decode::fchown),
+        ("fchownat", decode::fchownat),
+        ("truncate", decode::truncate),
+        ("truncate64", decode::truncate64),
+        ("utime", decode::utime),
+        ("utimes", decode::utimes),
+        ("futimesat", decode::futimesat),
+        ("utimensat", decode::utimensat),
+        ("utimensat_time64", decode::utimensat_time64),
+        ("setxattr", decode::setxattr),
+        ("lsetxattr", decode::lsetxattr),
+        ("fsetxattr", decode::fsetxattr),
+        ("setxattrat", decode::setxattrat),
+        ("removexattr", decode::removexattr),
+        ("lremovexattr", decode::lremovexattr),
+        ("fremovexattr", decode::fremovexattr),
+        ("removexattrat", decode::removexattrat),
+        ("bind", decode::bind),
+        ("connect", decode::connect),
+    ];
+    for (call, reading) in rest {
+        table.path(call, reading);
+    }
+}
+
+fn sockets(table: &mut Table) {
+    let with_address = vec![vec![Condition::IsNot { argument: 4, value: 0 }]];
+    table.act("sendto", with_address, decode::sendto, None, PERMISSION);
+    // The type's higher bits are flags (socket(2)). SOCK_PACKET of the inet family is a packet socket by an older name.
+    const KIND: u64 = 0xf;
+    let of_kind = |family: i32, kind: i32| {
+        vec![Condition::equals(0, family as u64), Condition::Is { argument: 1, mask: KIND, value: kind as u64 }]
+    };
+    let mut raw = vec![vec![Condition::equals(0, libc::AF_PACKET as u64)]];
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        raw.extend([of_kind(family, libc::SOCK_RAW), of_kind(family, SOCK_PACKET)]);
+    }
+    table.again_when("socket", raw, &[Again::Number; 3], CAP_NET_RAW);
+}
+
+/// linux/net.h.
+const SOCK_PACKET: i32 = 10;
+
+fn identities(table: &mut Table, ids: Ids) {
+    let others = |count: u32, own: u32| {
+        (0..count).map(|argument| vec![Condition::IsNot { argument, value: u64::from(own) }]).collect()
+    };
+    let rest: [(&'static str, u32, bool, fn(&Call<'_>) -> Decoded); 8] = [
+        ("setuid", 1, false, decode::setuid),
+        ("setreuid", 2, false, decode::setreuid),
+        ("setresuid", 3, false, decode::setresuid),
+        ("setfsuid", 1, false, decode::setfsuid),
+        ("setgid", 1, true, decode::setgid),
+        ("setregid", 2, true, decode::setregid),
+        ("setresgid", 3, true, decode::setresgid),
+        ("setfsgid", 1, true, decode::setfsgid),
+    ];
+    for (call, count, group, reading) in rest {
+        let (own, capability) = if group { (ids.gid, CAP_SETGID) } else { (ids.uid, CAP_SETUID) };
+        table.act(call, others(count, own), reading, Some(capability), "identity");
+    }
+    table.again("setgroups", &[Again::Number, Again::Null], CAP_SETGID);
+    table.act("capset", Vec::new(), decode::capset, Some(CAP_SETPCAP), CAPABILITY);
+    // PTRACE_ATTACH and PTRACE_SEIZE: all else is for who traces already.
+    let attaching = [16, 0x4206].map(|request| vec![Condition::equals(0, request)]);
+    table.act("ptrace", attaching.into(), decode::ptrace, Some(CAP_SYS_PTRACE), "trace");
+    for call in ["process_vm_readv", "process_vm_writev"] {
+        table.act(call, Vec::new(), decode::of_process, Some(CAP_SYS_PTRACE), "trace");
+    }
+}
+
+fn privileged(table: &mut Table) {
+    use Again::{MaybeText, Memory, Null, Number, PerfEvent, Sized, Text};
+    table.again("reboot", &[Number, Number, Number, Null], CAP_SYS_BOOT);
+    table.again("kexec_load", &[Number, Number, Null, Number], CAP_SYS_BOOT);
+    table.again("kexec_file_load", &[Number, Number, Number, Null, Number], CAP_SYS_BOOT);
+    table.again("swapon", &[Text, Number], CAP_SYS_ADMIN);
+    table.again("swapoff", &[Text], CAP_SYS_ADMIN);
+    table.again("init_module", &[Null, Null, Null], CAP_SYS_MODULE);
+    table.again("finit_module", &[Number, Null, Number], CAP_SYS_MODULE);
+    table.again("delete_module", &[Text, Number], CAP_SYS_MODULE);
+    table.again("acct", &[MaybeText], CAP_SYS_PACCT);
+    table.again("chroot", &[Text], CAP_SYS_CHROOT);
+    table.again("sethostname", &[Null, Number], CAP_SYS_ADMIN);
+    table.again("setdomainname", &[Null, Number], CAP_SYS_ADMIN);
+    table.again("settimeofday", &[Memory(16), Memory(8)], CAP_SYS_TIME);
+    table.again("clock_settime", &[Number, Memory(16)], CAP_SYS_TIME);
+    // struct timex.
+    table.again("clock_adjtime", &[Number, Memory(208)], CAP_SYS_TIME);
+    table.again("adjtimex", &[Memory(208)], CAP_SYS_TIME);
+    table.again("quotactl", &[Number, MaybeText, Number, Null], CAP_SYS_ADMIN);
+    table.again("vhangup", &[], CAP_SYS_TTY_CONFIG);
+    table.again("iopl", &[Number], CAP_SYS_RAWIO);
+    table.again("ioperm", &[Number, Number, Number], CAP_SYS_RAWIO);
+    table.again("syslog", &[Number, Null, Null], CAP_SYSLOG);
+    table.again("bpf", &[Number, Sized(2), Number], CAP_BPF);
+    table.again("perf_event_open", &[PerfEvent, Number, Number, Number, Number], CAP_PERFMON);
+    // The handle's head, its size and type, is all that is looked at before the capability.
+    table.again("open_by_handle_at", &[Number, Memory(8 + 128), Number], CAP_DAC_READ_SEARCH);
+    table.again("fanotify_init", &[Number, Number], CAP_SYS_ADMIN);
+    table.again("userfaultfd", &[Number], CAP_SYS_PTRACE);
+}
+
+fn mounts(table: &mut Table) {
+    use Again::{MaybeText, Null, Number, Text};
+    table.again("mount", &[MaybeText, Text, MaybeText, Number, Null], CAP_SYS_ADMIN);
+    table.again("umount2", &[Text, Number], CAP_SYS_ADMIN);
+    table.again("pivot_root", &[Text, Text], CAP_SYS_ADMIN);
+    table.again("fsopen", &[Text, Number], CAP_SYS_ADMIN);
+}
+
+/// The capability for a port below 1024.
+pub const PORT_CAPABILITY: u32 = CAP_NET_BIND_SERVICE;
+
+const _: () = assert!(WORD == u32::MAX as u64);
