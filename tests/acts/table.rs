@@ -27,8 +27,6 @@ pub struct Deed {
     pub objects: (&'static str, &'static str),
     pub forms: &'static [Form],
     pub errno: fn(Zone) -> Option<&'static str>,
-    /// Whether a refusal is of the second object.
-    pub second: fn(Zone) -> bool,
     /// Whether it is refused by ordinary permission wherever the object lies.
     pub ordinary: bool,
     /// Whether root would be refused as well.
@@ -51,7 +49,6 @@ impl Deed {
             objects: (object, ""),
             forms,
             errno,
-            second: |_| false,
             ordinary: false,
             binds_root: false,
             by_link: false,
@@ -59,8 +56,8 @@ impl Deed {
         }
     }
 
-    const fn with(self, second: &'static str, refused: fn(Zone) -> bool) -> Deed {
-        Deed { objects: (self.objects.0, second), second: refused, ..self }
+    const fn with(self, second: &'static str) -> Deed {
+        Deed { objects: (self.objects.0, second), ..self }
     }
 
     const fn ordinary(self) -> Deed {
@@ -297,15 +294,14 @@ pub const DEEDS: &[Deed] = &[
             zone => written_or_made(zone),
         },
     )
-    // The mount of the new name comes first.
-    .with("new", Zone::is_read_only),
+    .with("new"),
     Deed::new(
         "link-to-what-is-there",
         "file",
         &[(C, "link", "P Q"), (C, "linkat", "D P D Q 0"), (Sh, "linkat", "ln P Q")],
         |zone| everywhere(Some("EEXIST"), zone),
     )
-    .with("other", |_| false),
+    .with("other"),
     Deed::new(
         "rename",
         "file",
@@ -317,15 +313,15 @@ pub const DEEDS: &[Deed] = &[
         ],
         taken,
     )
-    .with("new", |_| false),
+    .with("new"),
     Deed::new("rename-directory", "dir", &[(C, "rename", "P Q"), (C, "renameat2", "D P D Q 1")], |zone| match zone {
         Immutable | Growing => None,
         zone => taken(zone),
     })
-    .with("new", |_| false),
-    Deed::new("exchange", "file", &[(C, "renameat2", "D P D Q 2")], taken).with("other", |_| false),
+    .with("new"),
+    Deed::new("exchange", "file", &[(C, "renameat2", "D P D Q 2")], taken).with("other"),
     Deed::new("rename-what-is-not-there", "missing", &[(C, "rename", "P Q"), (C, "renameat2", "D P D Q 2")], gone)
-        .with("other", |_| false),
+        .with("other"),
     Deed::new(
         "unlink",
         "file",
@@ -407,7 +403,7 @@ pub const DEEDS: &[Deed] = &[
         Root | Sticky => OK,
         zone => owned(zone),
     }),
-    Deed::new("truncate", "file", &[(C, "truncate", "P 0/3"), (Python, "truncate", "truncate P")], rewritten).by_link(),
+    Deed::new("truncate", "file", &[(C, "truncate", "P 0/3"), (Python, "truncate", "truncate P")], written).by_link(),
     Deed::new(
         "set-times",
         "file",
@@ -476,6 +472,13 @@ pub const DEEDS: &[Deed] = &[
         &[(C, "setxattr", "P trusted.x/security.test y 0"), (Python, "setxattr", "setxattr P trusted.x")],
         |zone| if zone == Own || zone == Sticky { EPERM } else { owned(zone) },
     ),
+    Deed::new(
+        "set-attribute-of-socket",
+        "socket",
+        &[(C, "setxattr", "P user.x y 0"), (C, "removexattr", "P user.x")],
+        |zone| only(zone, &[Own, Root, Sticky], EPERM),
+    )
+    .binds_root(),
     // A directory that is sticky takes attributes from its owner only; a link takes none from anyone (xattr(7)).
     Deed::new("set-attribute-of-sticky", ".", &[(C, "setxattr", "%dir/.. user.x y 0")], |zone| {
         only(zone, &[Sticky], EPERM)
@@ -571,6 +574,7 @@ pub const DEEDS: &[Deed] = &[
         &[(C, "open", "P WRONLY+CREAT 0600"), (C, "mkdirat", "D P 0755"), (C, "unlink", "P"), (C, "chmod", "P 0600")],
         |zone| if zone == Own || zone == Root { Some("ENAMETOOLONG") } else { None },
     ),
+    Deed::new("change-root", "dir", &[(C, "chroot", "P")], |zone| everywhere(EPERM, zone)).ordinary(),
     Deed::new("write-a-directory", "dir", &[(C, "open", "P WRONLY 0"), (C, "openat", "D P RDWR+CREAT 0600")], |zone| {
         everywhere(Some("EISDIR"), zone)
     }),
@@ -616,6 +620,8 @@ fn gone(zone: Zone) -> Option<&'static str> {
 }
 
 /// What needs privilege, wherever it is done: the call, its words, the errno, the object's text or none, the rule.
+///
+/// A kernel may be built without some; then they are ENOSYS for everyone.
 pub struct Privileged(pub &'static str, pub &'static str, pub &'static str, pub Option<&'static str>, pub &'static str);
 
 /// The axis of these is privilege. Each is made so that it does nothing even where it is allowed.
@@ -656,8 +662,8 @@ pub const PRIVILEGED: &[Privileged] = &[
     Privileged("keyctl", "1 0", "ENOSYS", Some("operation 1"), "keyring"),
     Privileged("add_key", "user x y -2", "ENOSYS", Some("add_key"), "keyring"),
     Privileged("request_key", "user x null -2", "ENOSYS", Some("request_key"), "keyring"),
-    Privileged("open_by_handle_at", "cwd z 0", "EPERM", Some("open_by_handle_at"), "capability"),
-    Privileged("open_by_handle_at", "@ z 0", "EPERM", Some("open_by_handle_at"), "capability"),
+    Privileged("open_by_handle_at", "cwd h 0", "EPERM", Some("open_by_handle_at"), "capability"),
+    Privileged("open_by_handle_at", "@ h 0", "EPERM", Some("open_by_handle_at"), "capability"),
     Privileged("ptrace", "16 1 0 0", "EPERM", Some("pid 1"), "trace"),
     Privileged("ptrace", "0x4206 1 0 0", "EPERM", Some("pid 1"), "trace"),
     Privileged("acct", "/nowhere", "EPERM", Some("/nowhere"), "capability"),
