@@ -206,7 +206,11 @@ impl Service {
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {
-                notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec)
+                match notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec) {
+                    // It has no room for another descriptor.
+                    Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => notify::refuse(listener, id, errno),
+                    outcome => outcome,
+                }
             }
         };
         // ENOENT: its caller was killed.
