@@ -61,7 +61,7 @@ impl Call<'_> {
 
     /// What a descriptor refers to.
     fn descriptor(&self, argument: usize) -> Place {
-        Place { base: Base::Fd(self.int(argument)), given: Vec::new(), follow: true }
+        Place { base: Base::File(self.int(argument)), given: Vec::new(), follow: true }
     }
 
     /// The long at an index behind a pointer, in the caller's own size.
@@ -137,8 +137,19 @@ pub fn openat2(call: &Call<'_>) -> Decoded {
     if flags & !u64::from(u32::MAX) != 0 || !writes(flags) {
         return Ok(Act::Plain);
     }
-    opened(call.path_at(0, 1, true, false)?, flags, field(1), field(2))
+    let (mode, resolve) = (field(1), field(2));
+    let at = call.path_at(0, 1, true, false)?;
+    let base = match call.int(0) {
+        libc::AT_FDCWD => Base::Cwd,
+        fd => Base::Fd(fd),
+    };
+    // There an absolute path begins at the base as well.
+    let base = if resolve & RESOLVE_IN_ROOT != 0 { base } else { at.base };
+    opened(Place { base, ..at }, flags, mode, resolve)
 }
+
+/// linux/openat2.h.
+const RESOLVE_IN_ROOT: u64 = 0x10;
 
 /// Whether the flags of an open ask for more than reading.
 pub fn writes(flags: u64) -> bool {
@@ -308,13 +319,20 @@ pub fn utimes(call: &Call<'_>) -> Decoded {
 
 /// futimesat(2): microseconds.
 pub fn futimesat(call: &Call<'_>) -> Decoded {
-    changed(call.path_at(0, 1, true, true)?, microseconds(call.two_times(2)?))
+    let at = match call.arguments[1] {
+        0 => call.descriptor(0),
+        _ => call.path_at(0, 1, true, false)?,
+    };
+    changed(at, microseconds(call.two_times(2)?))
 }
 
 /// utimensat(2): nanoseconds; without a path the descriptor's own file.
 pub fn utimensat(call: &Call<'_>) -> Decoded {
     let flags = call.arguments[3];
-    let at = call.path_at(0, 1, follows(flags), call.arguments[1] == 0 || asks_for_base(flags))?;
+    let at = match call.arguments[1] {
+        0 => call.descriptor(0),
+        _ => call.path_at(0, 1, follows(flags), asks_for_base(flags))?,
+    };
     changed(at, Change::Times(call.two_times(2)?))
 }
 
@@ -423,8 +441,8 @@ pub fn file_setattr(call: &Call<'_>) -> Decoded {
 pub fn bind(call: &Call<'_>) -> Decoded {
     let bytes = call.address(1, 2)?;
     Ok(match address(&bytes) {
-        Address::Unix(at) => Act::Make(Place { follow: false, ..at }, Made::Socket),
-        Address::Inet(to) => Act::BindPort(to.port(), bytes),
+        Address::Unix(at) => Act::Make(Place { follow: false, ..at }, Made::Socket(call.int(0))),
+        Address::Inet(to) => Act::BindPort { socket: call.int(0), port: to.port(), address: bytes },
         Address::Other => Act::Plain,
     })
 }
@@ -554,10 +572,16 @@ pub enum Again {
     Text,
     /// A string or no string.
     MaybeText,
+    /// A path.
+    Path,
+    /// A descriptor of which only the file system matters, or `AT_FDCWD`.
+    Mount,
+    /// The head of a `struct file_handle`, with room for the rest.
+    Handle,
+    /// `union bpf_attr`, whose size another argument gives.
+    Bpf(usize),
     /// Memory of this size.
     Memory(usize),
-    /// Memory whose size another argument gives.
-    Sized(usize),
     /// `struct perf_event_attr`, which holds its own size.
     PerfEvent,
     /// Nothing of it matters before the kernel has looked at the capability.
@@ -566,6 +590,12 @@ pub enum Again {
 
 /// The largest memory that is copied for a call that is made again: bpf(2)'s and perf_event_open(2)'s are a page at most.
 const AGAIN_MAX: usize = 4096;
+
+/// The largest handle of a file, beside its head (name_to_handle_at(2)).
+const HANDLE_MAX: usize = 128;
+/// bpf(2), and where its attributes have the log's level, size and address.
+const BPF_PROG_LOAD: u32 = 5;
+const BPF_LOG: std::ops::Range<usize> = 24..40;
 
 /// A call as it can be made again.
 pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
@@ -589,7 +619,26 @@ pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
             Again::MaybeText if call.arguments[argument] == 0 => Ok(Value::Number(0)),
             Again::MaybeText => call.text(argument).map(Value::Text),
             Again::Memory(size) => memory(argument, size),
-            Again::Sized(by) => memory(argument, call.arguments[by] as usize),
+            Again::Path => call.path(argument, true).map(Value::Path),
+            // Every file system that the command may name asks the same of it.
+            Again::Mount => match call.int(argument) {
+                fd if fd < 0 => Ok(Value::Number(call.arguments[argument])),
+                fd if call.caller.has_file(fd)? => Ok(Value::Number(libc::AT_FDCWD as u64)),
+                _ => Err(Unread::Form),
+            },
+            Again::Handle => {
+                let mut handle = call.caller.bytes(call.arguments[argument], 8)?;
+                handle.resize(8 + HANDLE_MAX, 0);
+                Ok(Value::Memory(handle))
+            }
+            Again::Bpf(by) => match memory(argument, call.arguments[by] as usize)? {
+                Value::Memory(mut attributes) if call.word(0) == BPF_PROG_LOAD => {
+                    // The verifier's log would be written to where the caller has its own, in this process's memory.
+                    attributes.iter_mut().take(BPF_LOG.end).skip(BPF_LOG.start).for_each(|byte| *byte = 0);
+                    Ok(Value::Memory(attributes))
+                }
+                value => Ok(value),
+            },
             Again::PerfEvent => {
                 let head = call.caller.bytes(call.arguments[argument], 8)?;
                 let size = head[4..].try_into().map_or(0, u32::from_ne_bytes) as usize;

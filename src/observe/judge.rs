@@ -3,9 +3,9 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
-use super::act::{Act, Address, Place};
+use super::act::{Act, Address, Base, Made, Place, Value};
 use super::ask::{self, Answer};
-use super::caller::{Caller, Name, Unread};
+use super::caller::{Caller, Name, PATH_MAX, Unread};
 use super::calls::{Calls, Found as Known};
 use super::connectors::Note;
 use super::decode::{Call, again};
@@ -15,6 +15,7 @@ use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::ledger::record::Subject;
+use crate::policy::Axis;
 use crate::sys::notify::Notification;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
@@ -22,6 +23,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::Pid;
 use std::ffi::CString;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -74,7 +76,7 @@ impl Judge {
                 let object =
                     Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
                 let refusal = self.refusal("abi", Errno::ENOSYS, object, "abi", tid);
-                Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+                Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(Axis::Privilege), ..refusal })
             }
             Known::Refused(rule) => {
                 let errno = Errno::from_raw(rule.errno);
@@ -114,7 +116,7 @@ impl Judge {
             Err(Unread::Closed) => {
                 let refusal =
                     self.refusal(looked.watched.call, Errno::EACCES, Target::None, "unreadable", looked.caller.tid);
-                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(Axis::Privilege), ..refusal })
             }
             Err(Unread::Failed(call, errno)) => Verdict::Unknown(format!("{}: {call}: {errno}", looked.watched.call)),
         }
@@ -166,9 +168,10 @@ impl Looked<'_> {
         let ids = self.judge.ids;
         Ok(match act {
             Act::Plain => Verdict::GoOn,
-            Act::Reach { socket, address } => return self.reach(socket, address),
-            Act::BindPort(port, _) if port == 0 || port >= 1024 => Verdict::GoOn,
-            Act::BindPort(port, address) => match ask::bind_port(&address) {
+            Act::Reach { socket, address: Address::Inet(to) } => return self.reach(socket, to),
+            Act::BindPort { port, .. } if port == 0 || port >= 1024 => Verdict::GoOn,
+            Act::BindPort { socket, .. } if !self.has_socket(socket, false)? => Verdict::GoOn,
+            Act::BindPort { port, address, .. } => match ask::bind_port(&address) {
                 Answer::Refused(errno) => {
                     self.denied(errno, Target::Text(format!("port {port}")), PERMISSION, Some(PORT_CAPABILITY))
                 }
@@ -192,15 +195,33 @@ impl Looked<'_> {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },
-            Act::Privileged(values) => match ask::again(self.number, &values) {
-                Answer::Refused(errno) => {
-                    let object = super::describe::values(self.watched.call, &values);
-                    self.by_capability(errno, Target::Text(object))
+            Act::Privileged(values) => {
+                let mut names = Vec::new();
+                for value in &values {
+                    if let Value::Path(place) = value {
+                        names.push(self.plain_name(place)?);
+                    }
                 }
-                _ => Verdict::GoOn,
-            },
+                match ask::again(self.number, &values, &names) {
+                    Answer::Refused(errno) => {
+                        let object = super::describe::values(self.watched.call, &values);
+                        self.by_capability(errno, Target::Text(object))
+                    }
+                    _ => Verdict::GoOn,
+                }
+            }
             act => return self.on_paths(&act),
         })
+    }
+
+    /// A name for a place, also where the caller's spelling means itself.
+    fn plain_name(&self, place: &Place) -> Result<Name, Unread> {
+        let name = self.caller.name(place)?;
+        if walk::is_plain(self.caller, place) {
+            return Ok(name);
+        }
+        let found = walk::walk(self.caller, &name).ok().filter(|found| found.by_self);
+        Ok(found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
     }
 
     fn by_capability(&self, errno: Errno, object: Target) -> Verdict {
@@ -213,16 +234,39 @@ impl Looked<'_> {
         Verdict::Refuse(errno, Refusal { capability, ..refusal })
     }
 
+    /// openat2(2) with `RESOLVE_*`: where that leads the kernel alone tells, and it is asked from the caller's own base.
+    fn open_within(&self, at: &Place, flags: u64, mode: u64, resolve: u64) -> Result<Verdict, Unread> {
+        let base = self.caller.hold(at.base)?;
+        let given = CString::new(at.given.as_slice()).map_err(|_| Unread::Form)?;
+        let expected = match walk::pin_within(base.as_fd(), &at.given, at.follow, resolve) {
+            Ok(object) => predict::open(&walk::name_of(object)?, flags, self.judge.ids),
+            Err(Errno::ENOENT) if flags & nix::libc::O_CREAT as u64 != 0 => Expected::MayBeRefused,
+            Err(errno) => predict::refused(errno),
+        };
+        if expected == Expected::Passes {
+            return Ok(Verdict::GoOn);
+        }
+        let answer = ask::open(self.caller.tid, Some(base.as_fd()), &given, flags, mode, resolve);
+        let found = walk::found_within(base.as_fd(), &at.given, at.follow, resolve);
+        let read_only = [found.as_ref().is_some_and(is_read_only)];
+        let path = [found.as_ref().and_then(walk::Found::path)];
+        let act = Act::Open { at: at.clone(), flags, mode, resolve };
+        Ok(self.answered(answer, &act, &path, &read_only))
+    }
+
     /// An act on one path or two.
     fn on_paths(&self, act: &Act) -> Result<Verdict, Unread> {
+        if let Act::Open { at, flags, mode, resolve: resolve @ 1.. } = act {
+            return self.open_within(at, *flags, *mode, *resolve);
+        }
         let mut names = Vec::new();
         for place in places(act) {
             names.push(self.caller.name(place)?);
         }
         let mut expected = self.expected(act, &names);
-        let means_self = expected == Expected::Passes
-            && names.iter().any(|name| means_self(&name.text) || !creates(act) && predict::is_missing(name));
-        if expected == Expected::Passes && !means_self {
+        // Our way to a base may make a path longer than the kernel takes.
+        let too_long = names.iter().any(|name| name.text.as_bytes().len() >= PATH_MAX);
+        if expected == Expected::Passes && !too_long && places(act).iter().all(|at| walk::is_plain(self.caller, at)) {
             return Ok(Verdict::GoOn);
         }
         // Before a refusal is believed: was it the caller's path or our way to it?
@@ -233,14 +277,22 @@ impl Looked<'_> {
             }
             expected = self.expected(act, &names);
         }
+        // What is refused for its descriptor is so before anyone looks where it leads.
+        if !self.has_descriptors(act)? {
+            return Ok(Verdict::GoOn);
+        }
         let mut found = Vec::new();
         for name in &names {
-            found.push(walk::walk(self.caller, name).ok());
+            match walk::walk(self.caller, name) {
+                // The kernel says so too, whomever the links mean.
+                Err(Errno::ELOOP) => return Ok(Verdict::GoOn),
+                walked => found.push(walked.ok()),
+            }
         }
         let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
         let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
-        if by_self {
+        if by_self || too_long {
             names = found
                 .into_iter()
                 .zip(names)
@@ -251,25 +303,57 @@ impl Looked<'_> {
         if expected == Expected::Passes {
             return Ok(Verdict::GoOn);
         }
-        let answer = self.ask(act, &names)?;
-        Ok(match answer {
-            Answer::Untouched => Verdict::GoOn,
-            Answer::Done(value) => Verdict::Done(value),
-            Answer::Opened(file) => {
-                let Act::Open { flags, .. } = act else { return Ok(Verdict::GoOn) };
+        let answer = self.ask(act, &names);
+        // The descriptors of a caller that is not dumpable are closed to all but itself.
+        if matches!(answer, Answer::Refused(_)) && by_self && self.caller.is_closed() {
+            return Ok(Verdict::Unknown(format!(
+                "{}: its caller is not dumpable and names itself {targets:?}",
+                self.watched.call
+            )));
+        }
+        if let (Answer::Refused(Errno::EPERM), Act::Change(_, change), [name]) = (&answer, act, &names[..])
+            && predict::is_for_none(name, change)
+        {
+            return Ok(Verdict::GoOn);
+        }
+        Ok(self.answered(answer, act, &targets, &read_only))
+    }
+
+    /// What is answered to an act on paths that the kernel was asked about.
+    fn answered(&self, answer: Answer, act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Verdict {
+        match (answer, act) {
+            (Answer::Done(value), _) => Verdict::Done(value),
+            (Answer::Opened(file), Act::Open { flags, .. }) => {
                 Verdict::Opened(file, flags & nix::libc::O_CLOEXEC as u64 != 0)
             }
-            // The descriptors of a caller that is not dumpable are closed to all but itself.
-            Answer::Refused(_) if by_self && self.caller.is_closed() => Verdict::Unknown(format!(
-                "{}: its caller is not dumpable and names itself {:?}",
-                self.watched.call, targets
-            )),
-            Answer::Refused(errno) => {
-                let object = target(act, &targets, &read_only);
+            (Answer::Untouched | Answer::Opened(_), _) => Verdict::GoOn,
+            (Answer::Refused(errno), _) => {
+                let object = target(act, paths, read_only);
                 let rule = if errno == Errno::EROFS { "read-only" } else { PERMISSION };
-                self.denied(errno, object, rule, None)
+                match self.denied(errno, object, rule, None) {
+                    // Nothing would be written: it is no matter of the tree.
+                    Verdict::Refuse(errno, refusal) if !writes(act) => {
+                        Verdict::Refuse(errno, Refusal { axis: Some(Axis::Privilege), ..refusal })
+                    }
+                    verdict => verdict,
+                }
             }
-        })
+        }
+    }
+
+    /// Whether what an act is made on is what the call takes: a file that is open for more than its place, a socket of the
+    /// family.
+    fn has_descriptors(&self, act: &Act) -> Result<bool, Unread> {
+        match act {
+            Act::Change(Place { base: Base::File(fd), .. }, _) => self.caller.has_file(*fd),
+            Act::Make(_, Made::Socket(socket)) | Act::Reach { socket, .. } => self.has_socket(*socket, true),
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether a descriptor is a socket of the unix family, or, if that is not asked for, of another one.
+    fn has_socket(&self, fd: i32, unix: bool) -> Result<bool, Unread> {
+        Ok(self.caller.socket(fd)?.is_some_and(|inode| is_unix(inode) == unix))
     }
 
     fn expected(&self, act: &Act, names: &[Name]) -> Expected {
@@ -281,51 +365,30 @@ impl Looked<'_> {
             (Act::Rename(_, _, flags), [from, to]) => predict::rename(from, to, *flags, ids),
             (Act::Remove(..), [name]) => predict::remove(name, ids),
             (Act::Change(_, change), [name]) => predict::change(name, change, ids),
+            (Act::Reach { .. }, [name]) => predict::reach(name),
             _ => Expected::Passes,
         }
     }
 
-    fn ask(&self, act: &Act, names: &[Name]) -> Result<Answer, Unread> {
+    fn ask(&self, act: &Act, names: &[Name]) -> Answer {
         let tid = self.caller.tid;
-        Ok(match (act, names) {
-            (Act::Open { at, flags, mode, resolve }, [_]) if *resolve != 0 => {
-                let base = self.caller.hold(at.base)?;
-                let given = CString::new(at.given.as_slice()).map_err(|_| Unread::Form)?;
-                ask::open(tid, Some(base.as_fd()), &given, *flags, *mode, *resolve)
-            }
+        match (act, names) {
             (Act::Open { flags, mode, .. }, [name]) => ask::open(tid, None, &name.text, *flags, *mode, 0),
             (Act::Make(_, made), [name]) => ask::make(tid, name, made),
             (Act::Link(..), [from, to]) => ask::link(from, to),
             (Act::Rename(_, _, flags), [from, to]) => ask::rename(from, to, *flags),
             (Act::Remove(_, directory), [name]) => ask::remove(name, *directory),
             (Act::Change(_, change), [name]) => ask::change(name, change),
+            (Act::Reach { .. }, [name]) => ask::reach(name),
             _ => Answer::Untouched,
-        })
+        }
     }
 
-    fn reach(&self, socket: i32, address: Address) -> Result<Verdict, Unread> {
-        match address {
-            Address::Other => Ok(Verdict::GoOn),
-            Address::Inet(to) => {
-                let link = readlink(format!("/proc/{}/fd/{socket}", self.caller.tid).as_str()).unwrap_or_default();
-                let inode =
-                    link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-                let subject = self.judge.subject(self.caller.tid);
-                Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
-            }
-            Address::Unix(place) => {
-                let name = self.caller.name(&place)?;
-                match predict::reach(&name) {
-                    Err(errno) if ask::is_refusal(errno) && !self.caller.find_closed() => {
-                        let found = walk::walk(self.caller, &name).ok();
-                        let path = found.as_ref().and_then(walk::Found::path);
-                        let object = target_of(path, false);
-                        Ok(self.denied(errno, object, PERMISSION, None))
-                    }
-                    _ => Ok(Verdict::GoOn),
-                }
-            }
-        }
+    /// Where a connection or a datagram is to go: to the firewall, which wants to know whose it is.
+    fn reach(&self, socket: i32, to: SocketAddr) -> Result<Verdict, Unread> {
+        let inode = self.caller.socket(socket)?;
+        let subject = self.judge.subject(self.caller.tid);
+        Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
     }
 
     /// A program whose set-id bits or file capabilities will have no effect: what sudo's own log is to a refused sudo.
@@ -339,10 +402,11 @@ impl Looked<'_> {
         let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
             || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
             || has_capabilities(&object);
-        if !regular || !gives {
+        // What it may not execute at all has no bits to be without effect.
+        if !regular || !gives || !predict::is_executable(&name) {
             return Ok(Verdict::GoOn);
         }
-        let object = target_of(path_of(object.as_fd()), false);
+        let object = target_of(path_of(object.as_fd()));
         match self.denied(Errno::EPERM, object, self.watched.rule, None) {
             Verdict::Refuse(_, refusal) => Ok(Verdict::GoOnRecorded(Refusal { errno: None, ..refusal })),
             verdict => Ok(verdict),
@@ -371,37 +435,43 @@ fn is_traceable(pid: i32) -> Result<(), Errno> {
 fn places(act: &Act) -> Vec<&Place> {
     match act {
         Act::Open { at, .. } | Act::Make(at, _) | Act::Remove(at, _) | Act::Change(at, _) => vec![at],
+        Act::Reach { address: Address::Unix(at), .. } => vec![at],
         Act::Link(from, to) | Act::Rename(from, to, _) => vec![from, to],
         _ => Vec::new(),
     }
 }
 
-/// Whether the object need not be there.
-fn creates(act: &Act) -> bool {
-    !matches!(act, Act::Change(..))
+/// Whether an act writes to a file, a directory or what is known of them.
+fn writes(act: &Act) -> bool {
+    match act {
+        Act::Open { flags, .. } => super::decode::writes(flags & !(nix::libc::O_NOATIME as u64)),
+        Act::Reach { .. } => false,
+        _ => true,
+    }
 }
 
-/// Spellings that mean the process that looks: a look by this one says nothing of the caller's.
-fn means_self(text: &CString) -> bool {
-    let text = text.as_bytes();
-    [&b"/proc/self"[..], b"/proc/thread-self", b"/dev/fd/", b"/dev/std"].iter().any(|prefix| text.starts_with(prefix))
+/// Whether the inode is that of a unix socket (proc_pid_net(5)): the last column but for the path.
+fn is_unix(inode: u64) -> bool {
+    let sockets = crate::procfs::read("/proc/self/net/unix").unwrap_or_default();
+    let inode = inode.to_string();
+    sockets.lines().any(|line| line.split_ascii_whitespace().nth(6) == Some(&inode))
 }
 
 fn is_read_only(found: &walk::Found) -> bool {
     fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
 }
 
-fn target_of(path: Option<PathBuf>, read_only: bool) -> Target {
+fn target_of(path: Option<PathBuf>) -> Target {
     let Some(path) = path else { return Target::None };
     let path = path.as_os_str().as_bytes().to_vec();
-    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only })
+    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only: false })
 }
 
 fn target(act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Target {
     let bytes = |index: usize| paths.get(index).and_then(|p| p.as_ref()).map(|p| p.as_os_str().as_bytes().to_vec());
     let Some(path) = bytes(0) else { return Target::None };
     let to = match act {
-        Act::Make(_, super::act::Made::Symlink(target)) => Some(target.clone()),
+        Act::Make(_, Made::Symlink(target)) => Some(target.clone()),
         _ => bytes(1),
     };
     // Of two, the one on a read-only mount is the one that was refused.
