@@ -289,7 +289,8 @@ static void say(const struct act *act, const char *outcome) {
 
 static void perform(struct act *act) {
     char name[16];
-    snprintf(name, sizeof name, "act%.10s", act->id);
+    /* A grandchild's is no text. */
+    snprintf(name, sizeof name, "act%.10s%s", act->id, act->how[0] == 'g' ? "\xff" : "");
     prctl(PR_SET_NAME, name);
     if (strcmp(act->cwd, "-") && chdir(act->cwd) < 0) fatal(act->cwd);
     act->descriptor_number = descriptor(act->descriptor);

@@ -27,13 +27,15 @@ pub enum Zone {
     Own,
     /// The command's own, on a mount that is read-only in the image.
     Image,
+    /// Root's, there.
+    ImageRoot,
     /// The command's own, with files that are immutable.
     Immutable,
     /// The command's own, with files that only grow.
     Growing,
 }
 
-pub const ZONES: [Zone; 9] = [
+pub const ZONES: [Zone; 10] = [
     Zone::TreeOwn,
     Zone::TreeRoot,
     Zone::Kept,
@@ -41,6 +43,7 @@ pub const ZONES: [Zone; 9] = [
     Zone::Sticky,
     Zone::Own,
     Zone::Image,
+    Zone::ImageRoot,
     Zone::Immutable,
     Zone::Growing,
 ];
@@ -56,6 +59,7 @@ impl Zone {
             Zone::Sticky => format!("/tmp/acts-{tree}/sticky"),
             Zone::Own => format!("/dev/shm/acts-{tree}/own"),
             Zone::Image => format!("/opt/acts-{tree}/image"),
+            Zone::ImageRoot => format!("/mnt/acts-{tree}/image"),
             Zone::Immutable => format!("/tmp/acts-{tree}/immutable"),
             Zone::Growing => format!("/tmp/acts-{tree}/growing"),
         }
@@ -67,14 +71,18 @@ impl Zone {
     }
 
     /// Whether root would be refused as well.
-    pub fn binds_root(self) -> bool {
-        matches!(self, Zone::Image | Zone::Immutable | Zone::Growing)
+    pub fn binds_root(self, errno: &str) -> bool {
+        match self {
+            Zone::Image | Zone::ImageRoot => errno == "EROFS",
+            Zone::Immutable | Zone::Growing => true,
+            _ => false,
+        }
     }
 
     /// Owners of the directory and of what is in it, modes of both and of sockets.
     fn owners(self, user: u32) -> (u32, u32, u32, u32) {
         match self {
-            Zone::TreeRoot | Zone::Root => (0, 0, 0o755, 0o644),
+            Zone::TreeRoot | Zone::Root | Zone::ImageRoot => (0, 0, 0o755, 0o644),
             Zone::Sticky => (0, THIRD, 0o1777, 0o666),
             _ => (user, user, 0o755, 0o644),
         }
@@ -87,14 +95,16 @@ pub fn found(tree: char) {
         fs::create_dir_all(zone.top(tree)).expect("mkdir");
     }
     fs::create_dir_all(links(tree)).expect("mkdir");
-    for zone in [Zone::Image, Zone::Own] {
+    for zone in [Zone::Image, Zone::ImageRoot, Zone::Own] {
         tool("mount", &["-t", "tmpfs", "-o", "mode=755", "acts", &zone.top(tree)]);
     }
 }
 
 /// What comes when all is furnished.
 pub fn close(tree: char) {
-    tool("mount", &["-o", "remount,ro", &Zone::Image.top(tree)]);
+    for zone in [Zone::Image, Zone::ImageRoot] {
+        tool("mount", &["-o", "remount,ro", &zone.top(tree)]);
+    }
 }
 
 /// Where symbolic links to the directories of acts lie.

@@ -132,7 +132,9 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
         Spelling::ObjectsFd => {
             deed.by_link && has("P") && !layout.contains(['%', 'Q']) && deed.objects.0 == "file" && via != Via::Sh
         }
-        Spelling::FromProc | Spelling::OwnFd | Spelling::OwnThreadsFd | Spelling::DevFd => via != Via::Sh,
+        Spelling::FromProc | Spelling::OwnFd | Spelling::OwnThreadsFd | Spelling::DevFd => {
+            via != Via::Sh && operation != "chroot"
+        }
         // Threads of Python share their working directory.
         Spelling::Here | Spelling::Above | Spelling::OwnCwd => via != Via::Python || how != "thread",
         _ => true,
@@ -163,7 +165,7 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     }
     let operation = actual(operation, via, spelling == Spelling::AtFd && has("D"));
     let directory = place::directory(zone, 'a', id);
-    let mut binds_root = deed.binds_root || zone.binds_root();
+    let mut binds_root = deed.binds_root || zone.binds_root(errno);
     if deed.name == "link" && zone == Zone::Root && !setting.hardlinks {
         errno = "EACCES";
     }
@@ -180,6 +182,9 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     } else if deed.name == "make-symlink" {
         write!(object, " -> {}", if layout.contains("/etc/passwd") { "/etc/passwd" } else { "text" })
             .expect("a String takes all");
+    }
+    if operation == "chroot" {
+        object = lines[0].rsplit('\t').next().unwrap_or_default().to_owned();
     }
     let denial = is_refusal.then(|| Wanted {
         axis: if filesystem { "filesystem" } else { "privilege" },
@@ -360,7 +365,7 @@ fn bare(descriptor: &str) -> Spelled {
 fn without_names(id: usize, how: &'static str, call: &str, layout: &str, setting: &Setting) -> [String; 2] {
     let words: Vec<&str> = layout.split(' ').collect();
     let descriptor = words.iter().find_map(|word| descriptor_of(word));
-    let descriptor = descriptor.unwrap_or(if words.contains(&"@") { "d:/tmp" } else { "-" });
+    let descriptor = descriptor.unwrap_or(if words.contains(&"@") { "D:/tmp" } else { "-" });
     let line = line(id, how, Via::C, call, &bare(descriptor), &words, ["", ""], &mut Draw(0), setting);
     [line.clone(), line]
 }

@@ -85,7 +85,7 @@ const EPERM: Option<&str> = Some("EPERM");
 /// What needs the right to write a file that is there.
 fn written(zone: Zone) -> Option<&'static str> {
     match zone {
-        TreeOwn | Kept | Image => EROFS,
+        TreeOwn | Kept | Image | ImageRoot => EROFS,
         // Its mode is looked at before its mount.
         TreeRoot | Root => EACCES,
         Sticky | Own => OK,
@@ -101,7 +101,7 @@ fn rewritten(zone: Zone) -> Option<&'static str> {
 /// What needs the right to write the directory.
 fn made(zone: Zone) -> Option<&'static str> {
     match zone {
-        TreeOwn | Kept | Image | TreeRoot => EROFS,
+        TreeOwn | Kept | Image | ImageRoot | TreeRoot => EROFS,
         Root => EACCES,
         Sticky | Own | Immutable | Growing => OK,
     }
@@ -122,7 +122,7 @@ fn written_or_made(zone: Zone) -> Option<&'static str> {
 /// What only the owner may do.
 fn owned(zone: Zone) -> Option<&'static str> {
     match zone {
-        TreeOwn | Kept | Image | TreeRoot => EROFS,
+        TreeOwn | Kept | Image | ImageRoot | TreeRoot => EROFS,
         Root | Sticky | Immutable | Growing => EPERM,
         Own => OK,
     }
@@ -487,14 +487,18 @@ pub const DEEDS: &[Deed] = &[
         .binds_root(),
     // FS_IOC_SETFLAGS with FS_IMMUTABLE_FL, FS_IOC_FSSETXATTR with FS_XFLAG_IMMUTABLE.
     Deed::new("set-flags", "file", &[(C, "ioctl", "F 0x40086602 0x10"), (C, "fssetxattr", "F 0x401c5820 8")], |zone| {
-        if zone == Own { EPERM } else { only(zone, &[TreeOwn, TreeRoot, Kept, Image, Root, Sticky], owned(zone)) }
+        if zone == Own {
+            EPERM
+        } else {
+            only(zone, &[TreeOwn, TreeRoot, Kept, Image, ImageRoot, Root, Sticky], owned(zone))
+        }
     }),
     Deed::new(
         "leave-no-time",
         "file",
         &[(C, "open", "P RDONLY+NOATIME 0"), (C, "openat", "D P RDONLY+NOATIME 0")],
         |zone| match zone {
-            TreeRoot | Root | Sticky => EPERM,
+            TreeRoot | Root | ImageRoot | Sticky => EPERM,
             _ => OK,
         },
     )
@@ -517,7 +521,7 @@ pub const DEEDS: &[Deed] = &[
         "socket",
         &[(C, "connect", "S A"), (C, "sendto", "G x 0 A"), (Python, "connect", "connect P")],
         |zone| match zone {
-            TreeRoot | Root => EACCES,
+            TreeRoot | Root | ImageRoot => EACCES,
             _ => Some("ECONNREFUSED"),
         },
     )
@@ -574,6 +578,7 @@ pub const DEEDS: &[Deed] = &[
         &[(C, "open", "P WRONLY+CREAT 0600"), (C, "mkdirat", "D P 0755"), (C, "unlink", "P"), (C, "chmod", "P 0600")],
         |zone| if zone == Own || zone == Root { Some("ENAMETOOLONG") } else { None },
     ),
+    // Recorded as it is spelled: see `script`.
     Deed::new("change-root", "dir", &[(C, "chroot", "P")], |zone| everywhere(EPERM, zone)).ordinary(),
     Deed::new("write-a-directory", "dir", &[(C, "open", "P WRONLY 0"), (C, "openat", "D P RDWR+CREAT 0600")], |zone| {
         everywhere(Some("EISDIR"), zone)
@@ -614,7 +619,7 @@ pub const DEEDS: &[Deed] = &[
 /// A name that is not there, in a call that looks at the mount first.
 fn gone(zone: Zone) -> Option<&'static str> {
     match zone {
-        TreeOwn | TreeRoot | Kept | Image => EROFS,
+        TreeOwn | TreeRoot | Kept | Image | ImageRoot => EROFS,
         _ => Some("ENOENT"),
     }
 }
