@@ -235,3 +235,30 @@ fn each_forbidden_act_is_one_record_and_no_errno_is_another_for_it() {
     assert!(env::var("ACTS_ONLY").is_ok() || denied * 4 > acts.len() && denied * 4 < acts.len() * 3, "{denied}");
     assert!(ended.seal().complete, "{:?}", ended.seal());
 }
+
+/// An open that makes a file where a link leads, by a process that has no room for another descriptor; and what comes after.
+const WITHOUT_ROOM: &str = "import errno, os, resource
+os.chdir('/tmp')
+os.symlink('nowhere', 'link')
+def outcome(path):
+    try:
+        return str(os.open(path, os.O_WRONLY | os.O_CREAT, 0o400))
+    except OSError as error:
+        return errno.errorcode[error.errno]
+next = os.dup(1)
+os.close(next)
+resource.setrlimit(resource.RLIMIT_NOFILE, (next, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print(outcome('link'))
+resource.setrlimit(resource.RLIMIT_NOFILE, (next + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print(outcome('/usr/new'), int(outcome('other')) == next, outcome('another'))
+";
+
+#[test]
+fn a_process_without_room_for_a_descriptor_is_told_so_and_all_goes_on() {
+    let fence = Fence::new();
+    fence.world.write("/usr/local/lib/room.py", WITHOUT_ROOM, 0o644);
+    let ended = fence.run(&["--policy", "nist-high"], "/usr/bin/python3 -IB /usr/local/lib/room.py");
+    assert_eq!(ended.said.out, "EMFILE\nEROFS True EMFILE\n", "{ended}");
+    let denials: Vec<Wanted> = ended.denials().into_iter().map(said).collect();
+    assert_eq!(denials.iter().map(|denial| denial.object.as_str()).collect::<Vec<_>>(), ["/usr/new"], "{ended}");
+}

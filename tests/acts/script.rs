@@ -1,7 +1,7 @@
 //! A script of acts: drawn from the table, spelled, and what each must give.
 
 use super::place::{self, SPELLINGS, Spelled, Spelling, ZONES, Zone};
-use super::table::{DEEDS, Form, ORDINARY, PRIVILEGED, Privileged, SOCKETS, Via};
+use super::table::{DEEDS, Form, INTO_ROOTS, INTO_TREE, ORDINARY, PRIVILEGED, Privileged, SOCKETS, Via};
 use std::fmt::Write;
 use std::fs;
 
@@ -157,7 +157,8 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
                 socket => socket.to_owned(),
             };
         }
-        let names = [name, deed.objects.1];
+        let elsewhere = elsewhere(deed.objects.1, tree, id);
+        let names = [name, elsewhere.as_deref().unwrap_or(deed.objects.1)];
         line(id, how, via, operation, &spelled, &words, names, &mut Draw(alternatives), setting)
     });
     if to_socket && lines.iter().any(|line| line.len() > 180) {
@@ -173,12 +174,19 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
         // Of a third one's file in root's directory (proc_sys_fs(5), protected_regular).
         (errno, binds_root) = ("EACCES", true);
     }
+    if deed.objects.1 == INTO_ROOTS {
+        binds_root = false;
+    }
     let is_refusal = matches!(errno, "EROFS" | "EACCES" | "EPERM") && !binds_root;
-    let filesystem = zone.is_read_only() && !deed.ordinary;
+    let filesystem = match deed.objects.1 {
+        INTO_TREE | INTO_ROOTS => errno == "EROFS",
+        _ => zone.is_read_only() && !deed.ordinary,
+    };
     let at = |name: &str| if name == "." { directory.clone() } else { format!("{directory}/{name}") };
     let mut object = at(deed.leads_to.unwrap_or(deed.objects.0));
     if !deed.objects.1.is_empty() {
-        write!(object, " -> {}", at(deed.objects.1)).expect("a String takes all");
+        let to = elsewhere(deed.objects.1, 'a', id).unwrap_or_else(|| at(deed.objects.1));
+        write!(object, " -> {to}").expect("a String takes all");
     } else if deed.name == "make-symlink" {
         write!(object, " -> {}", if layout.contains("/etc/passwd") { "/etc/passwd" } else { "text" })
             .expect("a String takes all");
@@ -201,6 +209,15 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     });
     let what = format!("{} ({operation}) {zone:?} {spelling:?} {via:?} {how}", deed.name);
     Some(Act { id, what, via, zone: Some(zone), lines, errno: errno.to_owned(), denial })
+}
+
+fn elsewhere(second: &str, tree: char, id: usize) -> Option<String> {
+    let zone = match second {
+        INTO_TREE => Zone::TreeOwn,
+        INTO_ROOTS => Zone::Root,
+        _ => return None,
+    };
+    Some(format!("{}/{id}-new", zone.top(tree)))
 }
 
 fn spell_takes_descriptor(spelling: Spelling) -> bool {
@@ -268,6 +285,7 @@ fn line(
         .filter(|word| !word.is_empty())
         .map(|word| match *word {
             "P" | "LONG" => named(spelled, names[0]),
+            "Q" if names[1].starts_with('/') => names[1].to_owned(),
             "Q" => spelled.name(names[1]),
             "D" => spelled.base.to_owned(),
             "A" => format!("unix:{}", spelled.name(names[0])),

@@ -137,6 +137,10 @@ fn everywhere(errno: Option<&'static str>, zone: Zone) -> Option<&'static str> {
     if matches!(zone, Immutable | Growing) { None } else { errno }
 }
 
+/// Second objects elsewhere: a name that is free in a directory of another kind.
+pub const INTO_TREE: &str = "(tree)";
+pub const INTO_ROOTS: &str = "(root)";
+
 /// What takes a file's contents for writing, without making it.
 const WRITE: Deed = Deed::new(
     "write",
@@ -319,6 +323,30 @@ pub const DEEDS: &[Deed] = &[
         zone => taken(zone),
     })
     .with("new"),
+    // From one directory into another: a tree that is read-only, or root's on the same mount.
+    Deed::new("link-into-a-tree", "other", &[(C, "link", "P Q"), (C, "linkat", "D P cwd Q 0")], |zone| {
+        only(zone, &[Own, Sticky, Root], EROFS)
+    })
+    .with(INTO_TREE),
+    Deed::new("rename-into-a-tree", "other", &[(C, "rename", "P Q"), (Python, "rename", "rename P Q cwd")], |zone| {
+        only(zone, &[Own, Sticky, Root], Some("EXDEV"))
+    })
+    .with(INTO_TREE),
+    Deed::new("link-into-roots", "other", &[(C, "link", "P Q"), (Sh, "linkat", "ln P Q")], |zone| {
+        only(zone, &[Immutable], EACCES)
+    })
+    .with(INTO_ROOTS),
+    Deed::new(
+        "rename-into-roots",
+        "other",
+        &[(C, "rename", "P Q"), (C, "renameat2", "D P cwd Q 1")],
+        |zone| match zone {
+            Immutable | Root => EACCES,
+            Sticky => EPERM,
+            _ => None,
+        },
+    )
+    .with(INTO_ROOTS),
     Deed::new("exchange", "file", &[(C, "renameat2", "D P D Q 2")], taken).with("other"),
     Deed::new("rename-what-is-not-there", "missing", &[(C, "rename", "P Q"), (C, "renameat2", "D P D Q 2")], gone)
         .with("other"),
