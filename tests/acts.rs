@@ -4,6 +4,8 @@
 //!
 //! `ACTS_SEED` draws the same script again, `ACTS_COUNT` a longer one, `ACTS_ONLY` keeps the acts of that name.
 
+#[path = "acts/beside.rs"]
+mod beside;
 #[path = "acts/place.rs"]
 mod place;
 #[path = "acts/script.rs"]
@@ -13,6 +15,7 @@ mod table;
 
 mod common;
 
+use beside::{PROGRAM, program};
 use common::{Ended, Fence, own_user};
 use ringfence::ledger::record::Denial;
 use script::{Act, PROGRAMS, Setting, Wanted};
@@ -20,12 +23,11 @@ use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{SystemTime, UNIX_EPOCH};
 use table::Via;
 
 const LIBRARY: &str = "/usr/local/lib/acts";
-const PROGRAM: &str = "/usr/local/lib/acts/acts";
 
 /// The tree of the run, and the one without the notifier.
 const TREES: [char; 2] = ['a', 'b'];
@@ -47,19 +49,11 @@ fn count() -> usize {
 /// The box with the interpreters, and with what the acts are to meet.
 fn furnished(fence: &Fence, acts: &[Act], user: u32) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/acts");
-    let scratch = tempfile::tempdir().expect("a scratch directory");
-    let binary = scratch.path().join("acts");
-    let mut cc = Command::new("cc");
-    cc.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .arg(&binary)
-        .arg(source.join("acts.c"));
-    let said = cc.output().expect("cc is installed (.ci/deps)");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     let python = std::fs::read(source.join("acts.py")).expect("acts.py");
-    fence.world.install(&binary, PROGRAM);
+    fence.world.write(PROGRAM, program(), 0o755);
     fence.world.write(&format!("{LIBRARY}/acts.py"), python, 0o644);
     for (path, mode, _) in PROGRAMS {
-        fence.world.install(&binary, path);
+        fence.world.write(path, program(), 0o755);
         let capable =
             if path.ends_with("capable") { format!("&& setcap cap_net_raw+ep {path}") } else { String::new() };
         common::as_root(fence, &format!("chmod a+r{}{mode} {path} {capable}", if mode.is_empty() { "" } else { "," }));
@@ -144,9 +138,7 @@ fn both(fence: &Fence, user: u32) -> (Ended, BTreeMap<usize, (u32, String)>, BTr
     let mut out = BufReader::new(child.stdout.take().expect("piped")).lines().map(|line| line.expect("a line"));
     let pid = out.next().unwrap_or_default();
     let lines: Vec<String> = out.by_ref().take_while(|line| line != "end").collect();
-    let mut without = fence.world.command(PROGRAM);
-    without.args(["enter", &pid, &user.to_string(), &user.to_string(), "/bin/bash", &format!("{LIBRARY}/b")]);
-    without.env("https_proxy", proxy_of(&pid));
+    let without = beside::bash(fence, &pid, user, &format!("{LIBRARY}/b"));
     let without = world::Said::from(fence.world.output(without));
     child.stdin.take().expect("piped").write_all(b"\n").expect("the command waits");
     let mut err = String::new();
@@ -157,13 +149,6 @@ fn both(fence: &Fence, user: u32) -> (Ended, BTreeMap<usize, (u32, String)>, BTr
     assert_eq!((ended.said.err.as_str(), without.err.as_str()), ("", ""), "{without}");
     let baseline = without.out.strip_suffix("end\n").unwrap_or_else(|| panic!("no end: {without}"));
     (ended, outcomes(&lines.join("\n")), outcomes(baseline))
-}
-
-/// The proxy that the command was told of.
-fn proxy_of(pid: &str) -> String {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("the command lives");
-    let text = String::from_utf8_lossy(&environment).into_owned();
-    text.split('\0').find_map(|variable| variable.strip_prefix("https_proxy=")).expect("a proxy").to_owned()
 }
 
 #[test]
