@@ -64,6 +64,7 @@ t install -o 0 source/one installed/two
 
 t git config --global user.email a@example.org
 t git config --global user.name A
+t git config --global safe.directory '*'
 t git init -q -b main repository
 cp -a source/one repository/
 t git -C repository add .
@@ -81,7 +82,7 @@ t git init -q /usr/local/repository
 t git -C /usr/local/lib/repository commit --allow-empty -m three
 t git -C repository rev-parse HEAD other
 
-t tar -cpf source.tar --sort=name source --exclude closed
+t tar -cpf source.tar --sort=name --exclude closed source
 mkdir extracted
 t tar -xpf source.tar -C extracted
 t tar -xpf source.tar -C /usr/local
@@ -101,7 +102,7 @@ cd ..
 
 t /usr/bin/python3 -m pip wheel -q --no-deps --no-build-isolation -w wheels thing/python
 t /usr/bin/python3 -m pip install --no-deps --break-system-packages wheels/pkg-1.0-py3-none-any.whl
-t /usr/bin/python3 -m pip install --no-deps --break-system-packages --prefix /usr/local wheels/pkg-1.0-py3-none-any.whl
+t /usr/bin/python3 -m pip install --no-deps --break-system-packages --ignore-installed --prefix /usr/local wheels/pkg-1.0-py3-none-any.whl
 t /usr/bin/python3 -m pip install --no-deps --target site wheels/pkg-1.0-py3-none-any.whl
 t /usr/bin/python3 -m pip uninstall -y --break-system-packages pkg
 t /usr/bin/python3 -m pip install --no-deps wheels/pkg-1.0-py3-none-any.whl
