@@ -7,12 +7,14 @@ use super::act::{Act, Address, Place};
 use super::ask::{self, Answer};
 use super::caller::{Caller, Name, Unread};
 use super::calls::{Calls, Found as Known};
+use super::connectors::Note;
 use super::decode::{Call, again};
 use super::predict::{self, Expected};
 use super::subject;
-use super::told::{PathTarget, Reaches, Refusal, Target};
+use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use crate::ledger::record::Subject;
 use crate::sys::notify::Notification;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
@@ -30,7 +32,7 @@ pub enum Verdict {
     /// It goes on into the kernel.
     GoOn,
     /// It goes on, and this is told first.
-    Tell(Reaches),
+    Tell(Note),
     /// It goes on, although this part of it has no effect, which is recorded first.
     GoOnRecorded(Refusal),
     /// It is refused, which is recorded first.
@@ -126,8 +128,13 @@ impl Judge {
             axis: None,
             rule: rule.to_owned(),
             capability: None,
-            subject: subject::whole(tid, self.stage),
+            subject: self.subject(tid),
         }
+    }
+
+    fn subject(&self, tid: Pid) -> Subject {
+        let number = |pid: Pid| pid.as_raw().unsigned_abs();
+        subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
     }
 
     /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
@@ -303,8 +310,8 @@ impl Looked<'_> {
                 let link = readlink(format!("/proc/{}/fd/{socket}", self.caller.tid).as_str()).unwrap_or_default();
                 let inode =
                     link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-                let subject = subject::whole(self.caller.tid, self.judge.stage);
-                Ok(Verdict::Tell(Reaches { to, inode, stream: None, subject }))
+                let subject = self.judge.subject(self.caller.tid);
+                Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
             }
             Address::Unix(place) => {
                 let name = self.caller.name(&place)?;

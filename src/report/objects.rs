@@ -18,7 +18,7 @@ pub(super) const CAPACITY: usize = 262_144;
 const NAME_LIMIT: usize = 256;
 
 /// An object as it is named in reports: where it was (`host:port`, or an address where no name was asked for), what
-/// path, what text. The addresses that a name had make no other object of it (`ledger::attempts`).
+/// path or paths, what text. The addresses that a name had make no other object of it (`ledger::attempts`).
 pub(super) fn name(object: &Object) -> String {
     let port = object.port.map(|port| format!(":{port}")).unwrap_or_default();
     let place = match (&object.host, &object.addrs[..]) {
@@ -27,7 +27,8 @@ pub(super) fn name(object: &Object) -> String {
         (None, [IpAddr::V6(addr)]) => format!("[{addr}]{port}"),
         (None, addrs) => addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",") + &port,
     };
-    let parts = [Some(&place), object.path.as_ref(), object.text.as_ref()];
+    let to = object.to.as_ref().map(|to| format!("-> {to}"));
+    let parts = [Some(&place), object.path.as_ref(), to.as_ref(), object.text.as_ref()];
     let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).filter(|part| !part.is_empty()).collect();
     match parts.is_empty() {
         true => "-".to_owned(),
@@ -166,6 +167,8 @@ mod tests {
         assert_eq!(name(&packet(&["fd00::1"])), "[fd00::1]:53");
         assert_eq!(name(&packet(&["10.0.0.9"])), "10.0.0.9:53");
         assert_eq!(name(&Object { path: Some("/usr/x".into()), ..Object::default() }), "/usr/x");
+        let link = Object { path: Some("/usr/x".into()), to: Some("/usr/y".into()), ..Object::default() };
+        assert_eq!(name(&link), "/usr/x -> /usr/y");
         assert_eq!(name(&Object { text: Some("a@b".into()), ..Object::default() }), "a@b");
         assert_eq!(name(&Object::default()), "-");
     }
