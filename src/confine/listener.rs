@@ -25,7 +25,7 @@ impl Peer {
     /// command's user is not for it.
     pub(super) fn fork(handover: &OwnedFd) -> Result<Peer, ConfineError> {
         let (hear, say) = pipe2(OFlag::O_CLOEXEC).map_err(failed(STEP, "pipe2"))?;
-        match fork_sharing_files().map_err(failed(STEP, "clone"))? {
+        match fork_sharing_files().map_err(failed(STEP, "fork"))? {
             Fork::Child => sys::exit_now(i32::from(pass_on(&hear, handover).is_err())),
             Fork::Parent(pid) => Ok(Peer { pid, say }),
         }
