@@ -92,7 +92,7 @@ fn what_tools_print_is_known_and_is_an_echo_of_the_record() {
         let acts = read(&ended.said.out);
         let named = |act: &&Act| object.is_none_or(|object| act.objects.iter().any(|name| name == object));
         let Some(act) = acts.iter().filter(|act| act.answer.name() == answer).find(named) else {
-            faults.push(format!("{name}: no {answer} on {object:?} in {:?}; found {acts:?}", ended.said.out));
+            faults.push(format!("{name}: no {answer} on {object:?}; found {acts:?} in {ended}"));
             continue;
         };
         let mut observed = Observed::default();
