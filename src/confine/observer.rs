@@ -2,11 +2,24 @@
 
 use super::{ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
 use crate::sys::{self, CapabilitySets};
+use nix::errno::Errno;
 use nix::libc;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Uid, getresgid, getresuid, setresgid, setresuid};
 
 /// CAP_SYS_PTRACE (capabilities(7)).
 const SYS_PTRACE: u64 = 1 << 19;
+
+/// The caller's limits are the command's to meet: threads and descriptors of this process are bounded by its own code.
+fn free_of_limits() -> Result<(), ConfineError> {
+    let (_, descriptors) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("observer", "getrlimit"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, descriptors, descriptors).map_err(failed("observer", "setrlimit"))?;
+    match setrlimit(Resource::RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY) {
+        // Without SYS_RESOURCE the limit stays; a thread that cannot be had is told of.
+        Ok(()) | Err(Errno::EPERM) => Ok(()),
+        Err(errno) => Err(failed("observer", "setrlimit")(errno)),
+    }
+}
 
 impl Confinement {
     /// Confines the calling process, which must have one thread, so that the kernel judges its access to files as the
@@ -18,6 +31,7 @@ impl Confinement {
             return wanted("observer", "privilege open", "an identity").map(|()| false);
         };
         let (uid, gid, own) = (identity.uid, identity.gid, Uid::from_raw(own));
+        free_of_limits()?;
         keyring()?;
         let kept = sys::capget().map_err(failed("observer", "capget"))?.permitted & SYS_PTRACE;
         empty_bounding_set()?;

@@ -330,6 +330,7 @@ impl Installation {
             Err(EvidenceError::ProxyEnded | EvidenceError::Observer(_)) => {}
             Err(error) => note(Err(error.to_string())),
         }
+        self.evidence.observer_is_over();
         if let Some(pid) = self.observer.take() {
             note(end_process(pid));
         }
