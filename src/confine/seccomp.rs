@@ -1,6 +1,7 @@
 //! The seccomp filters: what no credential check of the kernel's refuses by itself, and what is looked at, decided on register
 //! arguments only.
 
+use super::abi::{Table, entries};
 use super::rules::{Condition, Rule, WORD};
 use crate::observe::watched::Watched;
 use libseccomp::error::SeccompError;
@@ -28,35 +29,34 @@ fn failed(call: &'static str) -> impl FnOnce(SeccompError) -> FilterError {
     move |source| FilterError::Rule { call, source }
 }
 
-/// Calls that libseccomp may be too old to know, by their number, which is the same on every architecture since 424.
-const NEW: [(&str, i32); 5] =
-    [("fchmodat2", 452), ("setxattrat", 463), ("removexattrat", 466), ("open_tree_attr", 467), ("file_setattr", 469)];
-
-/// A call's number for this architecture; negative where it has none of that name.
-pub fn number(call: &str) -> Result<i32, SeccompError> {
-    match (ScmpSyscall::from_name(call), NEW.iter().find(|(name, _)| *name == call)) {
-        (Ok(number), _) => Ok(number.as_raw_syscall()),
-        (Err(_), Some((_, number))) => Ok(*number),
-        (Err(error), None) => Err(error),
-    }
+/// The filter of one table. libseccomp compares numbers and registers, whose meaning is ours: it is told of the native
+/// architecture only, and takes the numbers of another table as they are.
+struct Builder {
+    context: ScmpFilterContext,
+    table: Table,
 }
 
-struct Builder(ScmpFilterContext);
-
 impl Builder {
-    fn new(bad_architecture: ScmpAction) -> Result<Builder, FilterError> {
+    fn new(table: Table, bad_architecture: ScmpAction) -> Result<Builder, FilterError> {
         let mut context = ScmpFilterContext::new(ScmpAction::Allow).map_err(failed("(default)"))?;
-        // The i386 and x32 entries have other numbers and would pass the rules by.
+        // Another architecture's and the x32 entry have other numbers and would pass the rules by.
         context.set_act_badarch(bad_architecture).map_err(failed("(architecture)"))?;
         // no_new_privs is a step of its own in the order; the library must not set it behind our back.
         context.set_ctl_nnp(false).map_err(failed("(no_new_privs)"))?;
-        Ok(Builder(context))
+        Ok(Builder { context, table })
     }
 
+    /// Adds a rule for each way to make the call by this table.
     fn add(&mut self, action: ScmpAction, call: &'static str, conditions: &[Condition]) -> Result<(), FilterError> {
-        let number = ScmpSyscall::from(number(call).map_err(failed(call))?);
-        let compared: Vec<ScmpArgCompare> = conditions.iter().map(compared).collect();
-        self.0.add_rule_conditional(action, number, &compared).map(|_| ()).map_err(failed(call))
+        for entry in entries(self.table, call).map_err(failed(call))? {
+            // Where registers mean something else, it is for the listener to look at them.
+            let kept = if entry.form.keeps_registers() { conditions } else { &[] };
+            let compared: Vec<ScmpArgCompare> = kept.iter().map(compared).collect();
+            self.context
+                .add_rule_conditional(action, ScmpSyscall::from(entry.number), &compared)
+                .map_err(failed(call))?;
+        }
+        Ok(())
     }
 }
 
@@ -67,34 +67,98 @@ fn compared(condition: &Condition) -> ScmpArgCompare {
     }
 }
 
-/// The program that refuses by itself, ready for seccomp(2).
-pub fn program(rules: &[Rule]) -> Result<Vec<u8>, FilterError> {
-    let mut filter = Builder::new(ScmpAction::Errno(libc::ENOSYS))?;
-    for rule in rules {
-        filter.add(ScmpAction::Errno(rule.errno), rule.call, &rule.conditions)?;
-    }
-    export(&filter.0)
+/// The program that refuses by itself, ready for seccomp(2). What only a look at a caller's memory could let through is
+/// refused as well.
+pub fn program(rules: &[Rule], watched: &[Watched], tables: &[Table]) -> Result<Vec<u8>, FilterError> {
+    joined(tables, |table| {
+        let mut filter = Builder::new(table, ScmpAction::Errno(libc::ENOSYS))?;
+        for rule in rules {
+            filter.add(ScmpAction::Errno(rule.errno), rule.call, &rule.conditions)?;
+        }
+        for entry in watched.iter().filter(|entry| entry.decides) {
+            for conditions in &entry.when {
+                filter.add(ScmpAction::Errno(libc::EPERM), entry.call, conditions)?;
+            }
+        }
+        export(&filter.context)
+    })
 }
 
 /// The program that hands what it would refuse, and the calls that are looked at, to the listener, and answers by itself
 /// only what is no denial.
-pub fn program_with_listener(rules: &[Rule], watched: &[Watched]) -> Result<Vec<u8>, FilterError> {
-    let mut filter = Builder::new(ScmpAction::Notify)?;
-    for rule in rules {
-        let action = if rule.axis.is_some() { ScmpAction::Notify } else { ScmpAction::Errno(rule.errno) };
-        filter.add(action, rule.call, &rule.conditions)?;
-    }
-    for entry in watched {
-        // A call of another architecture only has no number here.
-        if number(entry.call).is_ok_and(|number| number < 0) {
-            continue;
+pub fn program_with_listener(rules: &[Rule], watched: &[Watched], tables: &[Table]) -> Result<Vec<u8>, FilterError> {
+    joined(tables, |table| {
+        let mut filter = Builder::new(table, ScmpAction::Notify)?;
+        for rule in rules {
+            let action = if rule.axis.is_some() { ScmpAction::Notify } else { ScmpAction::Errno(rule.errno) };
+            filter.add(action, rule.call, &rule.conditions)?;
         }
-        let always = [Vec::new()];
-        for conditions in if entry.when.is_empty() { &always[..] } else { &entry.when } {
-            filter.add(ScmpAction::Notify, entry.call, conditions)?;
+        for entry in watched {
+            let always = [Vec::new()];
+            for conditions in if entry.when.is_empty() { &always[..] } else { &entry.when } {
+                filter.add(ScmpAction::Notify, entry.call, conditions)?;
+            }
         }
+        export(&filter.context)
+    })
+}
+
+/// One instruction, `struct sock_filter` (linux/filter.h).
+const INSTRUCTION: usize = 8;
+/// The longest program that the kernel takes (linux/bpf_common.h, BPF_MAXINSNS).
+const LONGEST: usize = 4096;
+
+const fn instruction(code: u16, jump_if: u8, jump_else: u8, value: u32) -> [u8; INSTRUCTION] {
+    let ([a, b], [c, d, e, f]) = (code.to_ne_bytes(), value.to_ne_bytes());
+    [a, b, jump_if, jump_else, c, d, e, f]
+}
+
+/// Loads a word of `struct seccomp_data`, jumps if it equals, jumps always.
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+/// Where the architecture is in it.
+const ARCHITECTURE: u32 = 4;
+
+/// One program for all tables: which part judges a call is told by its architecture, and the first part judges those that
+/// are of none.
+fn joined(
+    tables: &[Table],
+    mut part: impl FnMut(Table) -> Result<Vec<u8>, FilterError>,
+) -> Result<Vec<u8>, FilterError> {
+    let mut program = Vec::new();
+    for table in tables.iter().rev() {
+        let mut own = part(*table)?;
+        if *table != Table::Native {
+            be_for(&mut own, *table)?;
+            // What is not of its architecture goes on behind it.
+            let over = u32::try_from(own.len() / INSTRUCTION).map_err(|e| FilterError::Export(e.to_string()))?;
+            let head = [
+                instruction(LOAD, 0, 0, ARCHITECTURE),
+                instruction(JUMP_IF_EQUAL, 1, 0, table.audit_arch()),
+                instruction(JUMP, 0, 0, over),
+            ];
+            own.splice(..0, head.concat());
+        }
+        program.splice(program.len().., own);
     }
-    export(&filter.0)
+    if program.len() / INSTRUCTION > LONGEST {
+        return Err(FilterError::Export(format!("{} instructions", program.len() / INSTRUCTION)));
+    }
+    Ok(program)
+}
+
+/// Has a part check for its own architecture instead of the native one, for which it was built.
+fn be_for(part: &mut [u8], table: Table) -> Result<(), FilterError> {
+    const AT: usize = INSTRUCTION;
+    let head = part.get_mut(..2 * INSTRUCTION).ok_or(FilterError::Export("an empty program".into()))?;
+    let loads = head[..INSTRUCTION] == instruction(LOAD, 0, 0, ARCHITECTURE);
+    let compares = head[AT..] == instruction(JUMP_IF_EQUAL, head[AT + 2], head[AT + 3], Table::Native.audit_arch());
+    if !loads || !compares {
+        return Err(FilterError::Export("it does not begin by a look at the architecture".into()));
+    }
+    head[AT..].copy_from_slice(&instruction(JUMP_IF_EQUAL, head[AT + 2], head[AT + 3], table.audit_arch()));
+    Ok(())
 }
 
 /// What the proxy may call: sockets, memory, time, and no file by name. Everything else is EPERM, which the proxy's own
