@@ -45,6 +45,8 @@ pub const STEPS: &[&str] = &[
     "landlock",
     "seccomp",
     "notifier",
+    "watched-paths",
+    "watched-identities",
     // Parts of the filter.
     "terminal-input",
     "absent-calls",

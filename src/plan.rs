@@ -351,16 +351,29 @@ fn escalation_directories(facts: &Facts) -> impl Iterator<Item = PathBuf> {
 }
 
 fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
-    let mut sentences = Vec::new();
-    if policy.filesystem.posture > Posture::Open {
-        sentences.push("refused writes to paths are enforced by the kernel and not yet recorded".to_owned());
+    let privilege = policy.privilege.posture;
+    let mut sentences: Vec<&str> = Vec::new();
+    if privilege > Posture::Open {
+        sentences.extend([
+            "refused reads, searches and executions of files: the kernel refuses them by mode and nothing sees them",
+            "privileged requests within ioctl(2), prctl(2), setsockopt(2), shmctl(2) and netlink messages, and refused \
+             priorities, resource limits and signals",
+        ]);
     }
-    if policy.privilege.posture > Posture::Open {
-        sentences.push("refused privileged calls are enforced by the kernel and not yet recorded".to_owned());
+    match privilege {
+        Posture::Open => {}
+        Posture::Restricted => sentences.extend([
+            "calls of set-id programs and of processes in user namespaces that the command makes: they are not the \
+             command's user, or have capabilities there",
+        ]),
+        Posture::Locked => sentences.extend([
+            "io_uring and clone3: they give ENOSYS, as on a kernel without them, and are not recorded",
+            if facts.scopes {
+                "signals and abstract unix sockets to the outside, which Landlock's scopes refuse"
+            } else {
+                "abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes"
+            },
+        ]),
     }
-    if policy.privilege.posture == Posture::Locked && !facts.scopes {
-        sentences
-            .push("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes".to_owned());
-    }
-    sentences
+    sentences.into_iter().map(str::to_owned).collect()
 }

@@ -1,7 +1,11 @@
 //! Reading the small files of /proc/PID.
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A file of /proc as text. The standard library reads files of unknown length in small steps, and every step makes the
 /// kernel write the whole text anew; a start reads hundreds of them.
@@ -11,13 +15,41 @@ pub fn read(path: &str) -> io::Result<String> {
     String::from_utf8(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
+/// The directory of a process or a thread. While it is held its files are those of this very process: when it is gone they
+/// give ESRCH or ENOENT, whoever has its number then.
+pub fn directory(id: u32) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open(format!("/proc/{id}").as_str(), flags, Mode::empty())
+}
+
+/// The first bytes of a file in a directory of /proc, up to the buffer's length, in one read(2). Their number is less only
+/// where the file ends.
+pub fn read_at<'b>(directory: BorrowedFd<'_>, name: &str, buffer: &'b mut [u8]) -> Result<&'b [u8], Errno> {
+    let file = openat(directory, name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let length = nix::unistd::read(&file, buffer)?;
+    Ok(&buffer[..length])
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     #[test]
     fn a_status_is_read_whole() {
         assert_eq!(
             super::read("/proc/self/status").unwrap().lines().count(),
             std::fs::read_to_string("/proc/self/status").unwrap().lines().count()
         );
+    }
+
+    #[test]
+    fn a_held_directory_does_not_become_another_process() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let held = super::directory(child.id()).unwrap();
+        let mut buffer = [0; 64];
+        assert_eq!(super::read_at(held.as_fd(), "comm", &mut buffer).unwrap(), b"sleep\n");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(super::read_at(held.as_fd(), "comm", &mut buffer).is_err());
     }
 }

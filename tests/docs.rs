@@ -32,6 +32,7 @@ fn the_records_fields_are_all_described() {
         port: Some(1),
         addrs: vec![[1, 2, 3, 4].into()],
         path: Some("/".into()),
+        to: Some("/".into()),
         text: Some("x".into()),
     };
     let denial = Denial::observed(Axis::Network, Mechanism::Proxy, "GET", object.clone(), "port", "x");

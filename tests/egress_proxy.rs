@@ -15,7 +15,7 @@ use world::{Answer, Origin, Transport, World, origin};
 const FLAGS: [&str; 6] =
     ["--policy", "nist-high", "--allow-host", "load.example.org:7000", "--allow-host", "tcp.example.org:7000"];
 
-/// The proxy's id and its lines of /proc/PID/status: the one process of the box with a uid of the proxies' range.
+/// The proxy's id and its lines of /proc/PID/status: the one process of the box with no uid but of the proxies' range.
 fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
     let found: Vec<(u32, BTreeMap<String, String>)> = world
         .processes()
@@ -26,8 +26,9 @@ fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
             Some((pid, pairs.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect()))
         })
         .filter(|(_, status): &(u32, BTreeMap<String, String>)| {
-            let uid = status["Uid"].split_whitespace().next().and_then(|uid| uid.parse::<u32>().ok());
-            uid.is_some_and(|uid| (11001..=11999).contains(&uid))
+            // The observer's real uid is of the range as well; its effective one is the command's.
+            let mut uids = status["Uid"].split_whitespace().map(|uid| uid.parse::<u32>());
+            uids.all(|uid| uid.is_ok_and(|uid| (11001..=11999).contains(&uid)))
         })
         .collect();
     assert_eq!(found.len(), 1, "{found:?}");

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use nix::sys::socket::{MsgFlags, send};
 use ringfence::ledger::record::{Mechanism, Subject};
 use ringfence::policy::Axis;
-use ringfence::proxy::channel::{Report, pair};
+use ringfence::proxy::channel::{Report, Reported, pair};
 
 fuzz_target!(|bytes: &[u8]| {
     let (proxy, mut supervisor) = pair().expect("a socket pair");
@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let received = supervisor.drain().expect("recv");
     assert_eq!(received.reports.len() as u64 + received.rejected, 1);
-    for (_, report) in received.reports {
+    for Reported { report, .. } in received.reports {
         let line = serde_json::to_string(&report).expect("a report is JSON");
         assert!(!line.chars().any(char::is_control), "{line:?}");
         if let Report::Denial(denial) = report {

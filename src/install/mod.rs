@@ -296,6 +296,9 @@ impl Installation {
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
+                if let Some(identity) = &plan.identity {
+                    self.evidence.of_command(identity.uid.as_raw(), pid);
+                }
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
                 Ok(())

@@ -1,8 +1,8 @@
 //! Counts the tries at each object of a run.
 
+use super::parts::Parts;
 use super::record::{Denial, Object};
 use crate::policy::Axis;
-use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -19,8 +19,8 @@ pub struct Attempts {
 impl Attempts {
     /// The number of this denial's first try at its object, from 1, or 0 where it is not known; adds its `count`.
     ///
-    /// An object is an axis and what was asked for: host and port, path, or raw text, whatever the operation and
-    /// whatever addresses a name had this time; addresses count only where there is no name.
+    /// An object is an axis and what was asked for: host and port, path or paths, or raw text, whatever the operation
+    /// and whatever addresses a name had this time; addresses count only where there is no name.
     pub fn number(&mut self, denial: &Denial) -> u64 {
         let key = key(denial.axis, &denial.object);
         let full = self.tries.len() >= CAPACITY;
@@ -38,23 +38,17 @@ impl Attempts {
 
 /// A hash stands for the object, so that the table's size does not depend on what a command tries.
 fn key(axis: Axis, object: &Object) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    // A length before each part keeps ("ab", "c") and ("a", "bc") apart, a number apart from no number.
-    let mut part = |text: Option<&str>| {
-        hash.update(text.map_or(u64::MAX, |t| t.len() as u64).to_le_bytes());
-        hash.update(text.unwrap_or_default());
-    };
-    part(Some(axis.name()));
-    part(object.host.as_deref());
-    part(object.port.map(|p| p.to_string()).as_deref());
-    part(object.path.as_deref());
-    part(object.text.as_deref());
+    let mut parts = Parts::default();
+    parts.text(Some(axis.name()));
+    parts.text(object.host.as_deref());
+    parts.number(object.port);
+    parts.text(object.path.as_deref());
+    parts.text(object.to.as_deref());
+    parts.text(object.text.as_deref());
     if object.host.is_none() {
-        for addr in &object.addrs {
-            part(Some(&addr.to_string()));
-        }
+        parts.addresses(&object.addrs);
     }
-    hash.finalize().into()
+    parts.digest()
 }
 
 #[cfg(test)]
@@ -93,6 +87,7 @@ mod tests {
             Object { host: Some("a".into()), path: Some("b".into()), ..Object::default() },
             Object { host: Some("ab".into()), ..Object::default() },
             Object { path: Some("ab".into()), ..Object::default() },
+            Object { path: Some("a".into()), to: Some("b".into()), ..Object::default() },
             Object { text: Some("ab".into()), ..Object::default() },
             Object { host: Some("".into()), ..Object::default() },
             Object { addrs: vec!["1.2.3.4".parse().unwrap()], ..Object::default() },

@@ -2,10 +2,14 @@
 pub mod attempts;
 pub mod chain;
 pub mod control_path;
+pub mod counts;
 pub mod error;
 pub mod escape;
+pub mod fold;
 pub mod line;
 pub mod lines;
+pub mod open_folds;
+mod parts;
 pub mod record;
 pub mod run_id;
 #[cfg(test)]
@@ -19,6 +23,7 @@ pub mod writer;
 
 pub use control_path::{UnsafePath, control_path_is_safe};
 pub use error::LedgerError;
+pub use open_folds::OpenFolds;
 pub use run_id::RunId;
 pub use status::Status;
 pub use target::LedgerTarget;

@@ -194,11 +194,11 @@ pub struct Denial {
     pub reason: String,
     /// Who tried.
     pub subject: Subject,
-    /// Which try at this object in this run it is, from 1; the first of them when `count` is above 1. The ledger's
-    /// writer sets it. 0: not known, as more distinct objects were tried than the writer counts (`ledger::attempts`).
+    /// Which try at this object in this run it is, from 1; the first of them when `count` is above 1, between which and
+    /// the others there may have been tries of another kind or by another process. The ledger's writer sets it. 0: not known, as more distinct objects were tried than the writer counts (`ledger::attempts`).
     #[serde(default)]
     pub attempt: u64,
-    /// How many identical refusals the record stands for.
+    /// How many identical refusals the record stands for (`ledger::fold`).
     #[serde(default = "one")]
     pub count: u64,
 }
@@ -250,6 +250,9 @@ pub struct Object {
     /// A path.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
+    /// The second path: where a rename or a link was to lead, the name that a symbolic link was to have.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub to: Option<String>,
     /// The raw text that would not parse.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub text: Option<String>,

@@ -37,12 +37,15 @@ pub(super) struct Sink {
     /// [`PATIENCE`], but in tests.
     pub(super) patience: Duration,
     owed: Vec<u8>,
+    /// Whether a reader was waited for in vain. Until it reads again it is not waited for any more, so that it holds up
+    /// this process once and not with every line.
+    stalled: bool,
 }
 
 impl Sink {
     pub(super) fn new(file: OwnedFd) -> nix::Result<Sink> {
         let kind = SFlag::from_bits_truncate(fstat(&file)?.st_mode & SFlag::S_IFMT.bits());
-        Ok(Sink { file, paced: kind != SFlag::S_IFREG, patience: PATIENCE, owed: Vec::new() })
+        Ok(Sink { file, paced: kind != SFlag::S_IFREG, patience: PATIENCE, owed: Vec::new(), stalled: false })
     }
 
     pub(super) fn file(&self) -> &OwnedFd {
@@ -54,6 +57,11 @@ impl Sink {
         !self.owed.is_empty()
     }
 
+    /// Has a reader that has stalled be waited for once more.
+    pub(super) fn be_patient(&mut self) {
+        self.stalled = false;
+    }
+
     /// Writes the rest of the line that was begun, if any.
     pub(super) fn settle(&mut self) -> Result<(), Errno> {
         if self.owed.is_empty() {
@@ -61,6 +69,7 @@ impl Sink {
         }
         let (done, result) = self.push(&self.owed);
         self.owed.drain(..done);
+        self.stalled = result == Err(Errno::ETIMEDOUT);
         result
     }
 
@@ -68,6 +77,7 @@ impl Sink {
     pub(super) fn write_line(&mut self, line: &[u8]) -> Result<(), Refused> {
         debug_assert!(!self.owes());
         let (done, result) = self.push(line);
+        self.stalled = result == Err(Errno::ETIMEDOUT);
         result.map_err(|cause| {
             if done > 0 {
                 self.owed.extend_from_slice(&line[done..]);
@@ -80,7 +90,7 @@ impl Sink {
     fn push(&self, bytes: &[u8]) -> (usize, Result<(), Errno>) {
         let mut done = 0;
         let result = holding_signals(|| {
-            let deadline = Instant::now() + self.patience;
+            let deadline = Instant::now() + if self.stalled { Duration::ZERO } else { self.patience };
             while done < bytes.len() {
                 let rest = &bytes[done..];
                 let now = match self.paced {
@@ -92,6 +102,7 @@ impl Sink {
                     Ok(n) => done += n,
                     Err(Errno::EINTR) => {}
                     Err(Errno::EAGAIN) if self.paced && Instant::now() < deadline => {}
+                    Err(Errno::EAGAIN) if self.paced => return Err(Errno::ETIMEDOUT),
                     Err(cause) => return Err(cause),
                 }
             }
@@ -118,7 +129,7 @@ impl Sink {
 /// A closed pipe raises SIGPIPE and a file at RLIMIT_FSIZE raises SIGXFSZ (write(2)), whose default is to end the
 /// process. Both are directed at the writing thread: held off and taken back here, what stays is the errno, whatever
 /// the process has set for them.
-fn holding_signals(attempt: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+pub(super) fn holding_signals(attempt: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGPIPE);
     signals.add(Signal::SIGXFSZ);

@@ -77,18 +77,45 @@ impl Made {
     /// Removes the file, if its name still means `file`, and then each directory that was made and is empty again.
     pub(crate) fn remove(self, file: &OwnedFd) -> Result<(), LedgerError> {
         if let Some(entry) = self.file {
-            let ours = fstat(file).map_err(|cause| failed("fstat", &entry.path, cause))?;
-            match fstatat(&entry.dir, entry.name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Ok(found) if (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino) => {
-                    unlinkat(&entry.dir, entry.name.as_os_str(), UnlinkatFlags::NoRemoveDir)
-                        .map_err(|cause| failed("unlinkat", &entry.path, cause))?;
-                }
-                // Another file under that name, or none, is not ours to remove.
-                Ok(_) | Err(Errno::ENOENT) => {}
-                Err(cause) => return Err(failed("fstatat", &entry.path, cause)),
-            }
+            remove_if_ours(&entry.dir, &entry.name, &entry.path, file)?;
         }
         remove_directories(self.directories)
+    }
+}
+
+/// A second file in the ledger's directory, which was checked when the ledger was made and has been held since.
+impl Made {
+    /// Makes the file that has the name which `name` gives for the ledger's: new, 0600, and for reading by no one else.
+    ///
+    /// # Errors
+    /// ENOENT where the ledger is a descriptor of the caller's: what was made beside it could not be found again. Else
+    /// openat(2)'s.
+    pub(super) fn create_beside(&self, name: fn(&OsStr) -> OsString) -> Result<OwnedFd, Errno> {
+        let entry = self.file.as_ref().ok_or(Errno::ENOENT)?;
+        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+        openat(&entry.dir, name(&entry.name).as_os_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)
+    }
+
+    /// Removes that file, if its name still means `file`.
+    pub(super) fn remove_beside(&self, name: fn(&OsStr) -> OsString, file: &OwnedFd) -> Result<(), LedgerError> {
+        match &self.file {
+            Some(entry) => {
+                remove_if_ours(&entry.dir, &name(&entry.name), &entry.path.with_file_name(name(&entry.name)), file)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Another file under that name, or none, is not ours to remove.
+fn remove_if_ours(dir: &OwnedFd, name: &OsStr, path: &Path, file: &OwnedFd) -> Result<(), LedgerError> {
+    let ours = fstat(file).map_err(|cause| failed("fstat", path, cause))?;
+    match fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(found) if (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino) => {
+            unlinkat(dir, name, UnlinkatFlags::NoRemoveDir).map_err(|cause| failed("unlinkat", path, cause))
+        }
+        Ok(_) | Err(Errno::ENOENT) => Ok(()),
+        Err(cause) => Err(failed("fstatat", path, cause)),
     }
 }
 

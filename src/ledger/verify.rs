@@ -3,6 +3,7 @@
 use super::chain::{ORIGIN, head_after, is_head};
 use super::escape::printable;
 use super::lines::{Line, Lines};
+use super::open_folds::OpenFolds;
 use super::record::{Body, Gap, Record, Seal, VERSION};
 use super::run_id::RunId;
 use super::tally::Tally;
@@ -31,9 +32,9 @@ pub enum Verification {
     Incomplete {
         /// Whole lines.
         records: u64,
-        /// Denials among them.
+        /// Denials among them, and those that stand in the file of counts beside them only.
         denials: u64,
-        /// What is missing, one phrase each, at most 17.
+        /// What is missing, one phrase each, at most 37.
         why: Vec<String>,
     },
     /// A line is not as it was written, or lines were removed or put in.
@@ -90,11 +91,12 @@ pub enum VerifyError {
     },
 }
 
-/// [`verify`] of a file.
+/// [`verify`] of a file, and of the counts that lie beside one that has no seal.
 pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, VerifyError> {
     let read = |cause| VerifyError::Read { path: path.to_owned(), cause };
+    let folds = OpenFolds::beside(path);
     let file = File::open(path).map_err(read)?;
-    verify(BufReader::with_capacity(1 << 16, file), head).map_err(|error| match error {
+    verify_with(BufReader::with_capacity(1 << 16, file), head, folds).map_err(|error| match error {
         VerifyError::Read { cause, .. } => read(cause),
         other => other,
     })
@@ -106,11 +108,15 @@ pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, Veri
 /// The chain has no key. Without `head` a file that someone with write access computed anew from some line on passes;
 /// so does one whose end was cut and sealed anew.
 pub fn verify<R: BufRead>(reader: R, head: Option<&str>) -> Result<Verification, VerifyError> {
+    verify_with(reader, head, OpenFolds::default())
+}
+
+fn verify_with<R: BufRead>(reader: R, head: Option<&str>, folds: OpenFolds) -> Result<Verification, VerifyError> {
     if let Some(text) = head.filter(|text| !is_head(text)) {
         return Err(VerifyError::Head { text: text.to_owned() });
     }
     let mut lines = Lines::new(reader);
-    let mut check = Check::default();
+    let mut check = Check { folds, ..Check::default() };
     while let Some(line) = lines.next().map_err(|cause| VerifyError::Read { path: PathBuf::new(), cause })? {
         if let Err(why) = check.line(&line) {
             return Ok(Verification::Altered { line: line.number, why });
@@ -133,6 +139,7 @@ struct Check {
     torn: Option<u64>,
     gaps: Vec<String>,
     more_gaps: u64,
+    folds: OpenFolds,
 }
 
 impl Check {
@@ -152,6 +159,7 @@ impl Check {
             super::line::decode(line.bytes).map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
         self.frame(&record)?;
         self.body(&record.body, line.bytes)?;
+        self.folds.note(&record);
         self.records += 1;
         self.head = Some(head_after(line.bytes));
         self.tally.stored(&record.body);
@@ -247,10 +255,20 @@ impl Check {
         if self.records == 0 {
             why.push("there is no start".to_owned());
         }
+        let (records, mut denials) = (self.records, self.denials);
         if !self.sealed {
             why.push("there is no seal".to_owned());
+            let name = self.folds.name().to_owned();
+            let left = self.folds.end();
+            if let Some((line, why)) = left.misfit {
+                return Verification::Altered { line, why };
+            }
+            if left.count() > 0 {
+                denials = denials.saturating_add(left.count());
+                why.push(format!("{} of the denials are counted in {name} and stand in no record", left.count()));
+            }
+            why.extend(left.faults.into_iter().take(REASONS_LIMIT));
         }
-        let (records, denials) = (self.records, self.denials);
         match (why.is_empty(), self.head) {
             (true, Some(head)) => Verification::Complete { records, denials, head },
             _ => Verification::Incomplete { records, denials, why },

@@ -178,7 +178,7 @@ fn any_axis() -> impl Strategy<Value = Axis> {
 fn any_object() -> impl Strategy<Value = Object> {
     let addrs = prop::collection::vec(any::<std::net::IpAddr>(), 0..3);
     (any::<Option<String>>(), any::<Option<u16>>(), addrs, any::<Option<String>>(), any::<Option<String>>())
-        .prop_map(|(host, port, addrs, path, text)| Object { host, port, addrs, path, text })
+        .prop_map(|(host, port, addrs, path, text)| Object { host, port, addrs, to: path.clone(), path, text })
 }
 
 fn any_body() -> impl Strategy<Value = Body> {

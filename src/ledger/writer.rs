@@ -1,10 +1,15 @@
 //! The one writer of a run's ledger.
 
+mod folding;
+
 use super::attempts::Attempts;
 use super::chain::{ORIGIN, head_after};
+use super::counts::Counts;
 use super::error::LedgerError;
+use super::escape::printable;
+use super::fold::Folds;
 use super::line::{LINE_LIMIT, encode};
-use super::record::{Body, Outcome, Record, Seal, VERSION};
+use super::record::{Body, Infrastructure, Object, Outcome, Record, Seal, VERSION};
 use super::run_id::RunId;
 use super::sink::{Refused, Sink};
 use super::tally::Tally;
@@ -13,7 +18,7 @@ use nix::errno::Errno;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a record that cannot be written means for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +41,8 @@ pub enum Appended {
         /// The chain's head after it.
         head: String,
     },
+    /// It is counted, in a file that outlives this process, and its record will follow ([`Ledger::next_flush`]).
+    Counted,
     /// It could not be stored now ([`LedgerMode::Degrade`] only): it is counted for the next `gap`, or, where a part of
     /// its line is out, its rest comes before the next record.
     NotStored,
@@ -90,6 +97,12 @@ pub struct Ledger {
     head: String,
     attempts: Attempts,
     tally: Tally,
+    folds: Folds,
+    counts: Counts,
+    /// Slots whose fold stands in the ledger, or will once the rest of a line is out.
+    leaving: Vec<usize>,
+    /// Whether counted denials were due and could not be written.
+    stuck: bool,
 }
 
 impl Ledger {
@@ -123,6 +136,10 @@ impl Ledger {
             head: ORIGIN.to_owned(),
             attempts: Attempts::default(),
             tally: Tally::default(),
+            folds: Folds::default(),
+            counts: Counts::of(run.as_str()),
+            leaving: Vec::new(),
+            stuck: false,
         })
     }
 
@@ -141,38 +158,52 @@ impl Ledger {
         &self.head
     }
 
-    /// Denials stored so far, by axis, folded ones in full.
+    /// Denials stored so far, by axis, folded ones in full; those that are still being counted are not among them.
     pub fn denials(&self) -> BTreeMap<String, u64> {
         self.tally.denials()
     }
 
-    /// Whether something still waits to be written: the rest of a line, or a count of lost records.
+    /// Whether something still waits that could not be written: the rest of a line, a count of lost records, or denials
+    /// that were counted.
     pub fn is_losing(&self) -> bool {
-        self.sink.owes() || self.tally.is_losing()
+        self.sink.owes() || self.tally.is_losing() || self.stuck
     }
 
-    /// Adds a record as one line, in one write(2) where the file takes it whole. A denial's `attempt` is set here.
+    /// Adds a record as one line, in one write(2) where the file takes it whole. A denial's `attempt` is set here, and
+    /// one of many identical ones is counted instead of being written (`ledger::fold`).
     ///
     /// The first record is a `start`, whose failure is an error in either mode; the last is made by [`Ledger::seal`].
     /// Losses of before are recorded first, as one `gap` an axis, source `writer`. In [`LedgerMode::Required`] too
     /// a record that gives an error is counted as lost, so that an abort or a seal that still gets through does not
     /// claim a complete record.
-    pub fn append(&mut self, mut body: Body) -> Result<Appended, LedgerError> {
+    pub fn append(&mut self, body: Body) -> Result<Appended, LedgerError> {
+        self.append_at(body, Instant::now())
+    }
+
+    fn append_at(&mut self, body: Body, now: Instant) -> Result<Appended, LedgerError> {
         self.check_place(&body)?;
-        if let Body::Denial(denial) = &mut body {
-            denial.attempt = self.attempts.number(denial);
+        match body {
+            Body::Denial(denial) => self.denied(denial, now),
+            Body::Abort(_) => match (self.flush_all(), self.mode) {
+                (Err(error), LedgerMode::Required) => Err(error),
+                _ => self.write_now(&body),
+            },
+            body => self.write_now(&body),
         }
+    }
+
+    fn write_now(&mut self, body: &Body) -> Result<Appended, LedgerError> {
         let starting = self.stage == Stage::Empty;
-        let result = self.settle().and_then(|()| self.put(&body));
+        let result = self.settle().and_then(|()| self.put(body));
         let (begun, error) = match result {
             Ok(()) => (true, None),
             Err(failure) => (failure.begun, Some(failure.error)),
         };
         if begun {
             self.stage = Stage::Open;
-            self.tally.stored(&body);
+            self.tally.stored(body);
         } else if let Some(error) = error.as_ref().filter(|_| !starting) {
-            self.tally.lost(&body, error.to_string());
+            self.tally.lost(body, error.to_string());
         }
         match error {
             None => Ok(Appended::Stored { seq: self.seq - 1, head: self.head.clone() }),
@@ -183,14 +214,18 @@ impl Ledger {
 
     /// Tries to write what is owed; what is still owed after it is seen by [`Ledger::is_losing`].
     pub fn retry(&mut self) {
-        if self.stage == Stage::Open
-            && let Err(failure) = self.settle()
-        {
-            drop(failure);
+        if self.stage != Stage::Open {
+            return;
+        }
+        let result = self.settle().map_err(|failure| failure.error);
+        let result = if self.stuck { result.and_then(|()| self.flush_all()) } else { result };
+        if let Err(error) = result {
+            drop(error);
         }
     }
 
-    /// Adds the last record. After an error with nothing of it written it may be tried again.
+    /// Writes what is still counted and adds the last record. After an error with nothing of it written it may be tried
+    /// again.
     pub fn seal(&mut self, end: SealInput) -> Result<Sealed, LedgerError> {
         let misplaced = |why| Err(LedgerError::Order { kind: "seal", why });
         match self.stage {
@@ -198,6 +233,9 @@ impl Ledger {
             Stage::Empty => return misplaced("comes before the start"),
             Stage::Sealed => return misplaced("comes a second time"),
         }
+        self.sink.be_patient();
+        self.flush_all()?;
+        self.remove_counts()?;
         self.settle().map_err(|failure| failure.error)?;
         let mut seal = Seal {
             started: end.started,
@@ -226,6 +264,18 @@ impl Ledger {
         })
     }
 
+    /// What is left behind is said in the record, and read by no one: a sealed ledger holds all counts.
+    fn remove_counts(&mut self) -> Result<(), LedgerError> {
+        let Err(left) = self.counts.remove(&self.made) else { return Ok(()) };
+        let body = Body::Infrastructure(Infrastructure {
+            operation: "undo".to_owned(),
+            object: Object::default(),
+            cause: printable(&left.to_string()).into_owned(),
+            http_status: None,
+        });
+        self.write_now(&body).map(drop)
+    }
+
     /// Takes back what [`Ledger::open`] made, for a run whose command was never started: the file, if its name still
     /// means it, and the directories, if they are empty again. A descriptor of the caller's is left as it is.
     pub fn remove_if_unstarted(self) -> Result<(), LedgerError> {
@@ -247,6 +297,7 @@ impl Ledger {
     /// Brings out what is owed: the rest of a line, then the gaps.
     fn settle(&mut self) -> Result<(), Failure> {
         self.sink.settle().map_err(|cause| self.refused(false, cause))?;
+        self.free_places();
         while let Some(gap) = self.tally.next_gap() {
             let result = self.put(&Body::Gap(gap.clone()));
             if result.as_ref().err().is_none_or(|failure| failure.begun) {

@@ -113,9 +113,8 @@ impl Calls {
         };
         let mut looked_at = slot.watched.iter().map(|index| &self.watched[*index]);
         let looked_at = looked_at.find(|one| one.concerns(&arguments));
-        looked_at.map_or(Found::Nothing, |one| {
-            Found::Watched(one, InNative { number: slot.native, arguments, structures })
-        })
+        looked_at
+            .map_or(Found::Nothing, |one| Found::Watched(one, InNative { number: slot.native, arguments, structures }))
     }
 }
 

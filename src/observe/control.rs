@@ -68,7 +68,9 @@ fn object(target: &Target) -> Object {
     match target {
         Target::None => Object::default(),
         Target::Text(told) => Object { text: text(told.as_bytes()), ..Object::default() },
-        Target::Path(target) => Object { path: text(&target.path), ..Object::default() },
+        Target::Path(target) => {
+            Object { path: text(&target.path), to: target.to.as_deref().and_then(text), ..Object::default() }
+        }
         Target::Address(address) => {
             Object { port: Some(address.port()), addrs: vec![address.ip()], ..Object::default() }
         }

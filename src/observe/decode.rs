@@ -1,8 +1,8 @@
 //! From the registers of a stopped call to what it asks for.
 
 use super::act::{Act, Address, Base, Change, Made, Place, Value};
-use super::calls::Structures;
 use super::caller::{Caller, PATH_MAX, Unread, asks_for_base};
+use super::calls::Structures;
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -2,14 +2,17 @@
 //! firewall's log, which has answered already and is held against the firewall's own counters at the end.
 
 use crate::install::firewall::{FirewallError, RuleCounter};
-use crate::ledger::record::{Body, Gap};
+use crate::ledger::record::{Body, Denial, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
+use crate::observe::attribution::Attribution;
+use crate::observe::connectors::Note;
 pub use crate::observe::hearing::Hearing;
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
-use crate::proxy::channel::{Report, ReportReceiver};
+use crate::proxy::channel::{Report, ReportReceiver, Reported};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -53,6 +56,8 @@ pub struct Evidence {
     reports: Option<ReportReceiver>,
     log: Option<NfLog>,
     observer: Option<Hearing>,
+    /// Who it was that was refused.
+    who: Attribution,
     /// Packets that the log has told of, by rule.
     logged: BTreeMap<String, u64>,
     /// Packets that are known to be missing from the log.
@@ -110,10 +115,26 @@ impl Evidence {
         &self.connects
     }
 
+    /// Whose acts the records are of: the command's uid, and the process that all its processes descend from.
+    pub fn of_command(&mut self, uid: u32, stage: Pid) {
+        self.who.command(uid, stage);
+    }
+
+    /// Takes in one connect or addressed send that the notifier saw.
+    pub fn note(&mut self, note: Note) {
+        self.who.note(note);
+    }
+
+    /// Some of what the notifier saw has been lost on its way here.
+    pub fn missed_notes(&mut self) {
+        self.who.missed_notes();
+    }
+
     /// From here on what comes in is the command's, and recorded.
     pub fn begin(&mut self, counters: &[RuleCounter]) {
         self.logged.clear();
         self.lost = 0;
+        self.who.begin();
         self.baseline = counters.iter().map(|c| (c.rule.clone(), c.packets)).collect();
         self.recording = true;
     }
@@ -148,7 +169,7 @@ impl Evidence {
     /// Whether there may be more.
     fn collect_observer(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
         let Some(observer) = &mut self.observer else { return Ok(false) };
-        observer.collect(ledger, self.recording, |_reaches| {})
+        observer.collect(ledger, self.recording, |note| self.who.note(note))
     }
 
     /// Whether there may be more.
@@ -159,15 +180,20 @@ impl Evidence {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
         let (none, mut ended) = (received.reports.is_empty(), received.closed);
-        for (id, report) in received.reports {
+        // Whoever asked the proxy was noted before it could.
+        while !none && self.collect_observer(ledger)? {}
+        let Some(reports) = &mut self.reports else { return Ok(false) };
+        for Reported { id, report, on } in received.reports {
             if !self.recording {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
             } else {
                 // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
-                let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(match report {
-                    Report::Denial(denial) => Body::Denial(denial),
+                let body = match report {
+                    // Its client waits for the answer, so its socket can still be asked for.
+                    Report::Denial(denial) => Body::Denial(Denial { subject: self.who.of_client(on), ..denial }),
                     Report::Infrastructure(failure) => Body::Infrastructure(failure),
-                })?;
+                };
+                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
                 // Before the answer, which may be what lets the next request come.
                 hold_while_losing(reports, &mut self.holding, ledger)?;
             }
@@ -229,11 +255,14 @@ impl Evidence {
         let Some(log) = &mut self.log else { return Ok(false) };
         let mut denials = Vec::new();
         let drained = log.drain_some(AT_ONCE, |logged| denials.push(logged))?;
+        // The note of a packet that the log tells of has been on its way since before the packet was.
+        while !denials.is_empty() && self.collect_observer(ledger)? {}
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
-                let (Appended::Stored { .. } | Appended::NotStored) =
-                    ledger.append(Body::Denial(logged.into_denial()))?;
+                let subject = self.who.of_packet(&logged);
+                let body = Body::Denial(Denial { subject, ..logged.into_denial() });
+                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
             } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
                 self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }

@@ -1,12 +1,14 @@
 //! The supervisor's end of the observer: what it tells is recorded before it is answered.
 
+use super::connectors::Note;
 use super::control;
 use super::evidence::EvidenceError;
-use super::told::{Heard, Reaches, Told};
+use super::told::{Heard, Told};
 use crate::channel::{Channel, ChannelError};
 use crate::ledger::record::{Body, Gap};
 use crate::ledger::{Appended, Ledger};
 use crate::sys;
+use nix::errno::Errno;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -47,7 +49,7 @@ impl Hearing {
         &mut self,
         ledger: &mut Ledger,
         recording: bool,
-        mut note: impl FnMut(Reaches),
+        mut note: impl FnMut(Note),
     ) -> Result<bool, EvidenceError> {
         for _ in 0..AT_ONCE {
             let told = match self.channel.receive_now::<Told>().map_err(ended)? {
@@ -56,20 +58,22 @@ impl Hearing {
             };
             match told {
                 Told::Refused(refusal) => {
-                    if let Some(denial) = control::denial(&refusal, self.capabilities) {
-                        if recording {
-                            let (Appended::Stored { .. } | Appended::NotStored) =
-                                ledger.append(Body::Denial(denial))?;
-                        } else {
-                            self.refused.insert((denial.operation, denial.errno.unwrap_or_default()));
-                        }
+                    if !recording {
+                        let errno = refusal.errno.map(|errno| format!("{:?}", Errno::from_raw(errno)));
+                        self.refused.insert((refusal.operation, errno.unwrap_or_default()));
+                    } else if let Some(denial) = control::denial(&refusal, self.capabilities) {
+                        let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                            ledger.append(Body::Denial(denial))?;
                     }
                     self.channel.send(&Heard).map_err(ended)?;
                 }
-                Told::Reaches(reaches) => note(reaches),
+                Told::Reaches(reached) => note(reached),
+                // A probe's own call: what it saw is what counts.
+                Told::Lost { .. } if !recording => {}
                 Told::Lost { calls, cause } => {
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
-                    let (Appended::Stored { .. } | Appended::NotStored) = ledger.append(Body::Gap(gap))?;
+                    let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                        ledger.append(Body::Gap(gap))?;
                 }
                 Told::Ready | Told::Failed(_) => {
                     return Err(EvidenceError::Observer("it began a second time".into()));

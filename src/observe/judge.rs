@@ -6,13 +6,17 @@
 use super::act::{Act, Address, Place};
 use super::ask::{self, Answer};
 use super::caller::{Caller, Name, Unread};
-use super::calls::{Calls, Found as Known};
+use super::calls::{Calls, Found as Known, InNative};
+use super::connectors::Note;
 use super::decode::{Call, again};
 use super::predict::{self, Expected};
+use super::socketcall;
 use super::subject;
-use super::told::{PathTarget, Reaches, Refusal, Target};
+use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use crate::confine::rules::Rule;
+use crate::ledger::record::Subject;
 use crate::sys::notify::Notification;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
@@ -30,7 +34,7 @@ pub enum Verdict {
     /// It goes on into the kernel.
     GoOn,
     /// It goes on, and this is told first.
-    Tell(Reaches),
+    Tell(Note),
     /// It goes on, although this part of it has no effect, which is recorded first.
     GoOnRecorded(Refusal),
     /// It is refused, which is recorded first.
@@ -66,35 +70,29 @@ impl Judge {
     pub fn judge(&self, notification: &Notification) -> Verdict {
         let tid = Pid::from_raw(notification.tid as i32);
         let caller = Caller::new(tid, self.may_open);
-        let arguments = notification.call.arguments;
         match self.calls.find(&notification.call) {
             Known::Abi => {
-                let object =
-                    Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
-                let refusal = self.refusal("abi", Errno::ENOSYS, object, "abi", tid);
-                Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+                let object = format!("call {} of {:#x}", notification.call.number, notification.call.arch);
+                self.refused_as_abi("abi", Errno::ENOSYS, &object, tid)
             }
-            Known::Refused(rule) => {
-                let errno = Errno::from_raw(rule.errno);
-                let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
-                let object = Target::Text(super::describe::registers(rule.call, &arguments));
-                let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
-                Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
-            }
-            Known::Watched(watched, number, narrow) => {
-                if tid.as_raw() == 0 {
-                    return Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call));
+            Known::Refused(rule) => self.refused_by(rule, &notification.call.arguments, tid),
+            Known::Watched(watched, native) => {
+                let verdict = if tid.as_raw() == 0 {
+                    Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call))
+                } else if self.mixed && !self.is_commands(&caller) {
+                    Verdict::GoOn
+                } else {
+                    self.look(&Looked::new(self, &caller, watched, native))
+                };
+                match verdict {
+                    // What is not decided here is decided by nobody.
+                    Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_)
+                        if watched.decides =>
+                    {
+                        self.refused_as_abi(watched.call, Errno::EPERM, "arguments that cannot be judged", tid)
+                    }
+                    verdict => verdict,
                 }
-                if self.mixed && !self.is_commands(tid) {
-                    return Verdict::GoOn;
-                }
-                self.look(&Looked {
-                    judge: self,
-                    watched,
-                    number,
-                    caller: &caller,
-                    call: Call { caller: &caller, arguments, narrow },
-                })
             }
             Known::Nothing => Verdict::GoOn,
         }
@@ -107,6 +105,7 @@ impl Judge {
         };
         match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
             Ok(verdict) => verdict,
+            Err(Unread::Form) if looked.watched.decides => Verdict::RefuseSilently(Errno::EFAULT),
             Err(Unread::Form | Unread::Gone) => Verdict::GoOn,
             // The kernel's permission to look is the kernel's own for a caller who may not be looked at (ptrace(2)).
             Err(Unread::Closed) => {
@@ -118,6 +117,21 @@ impl Judge {
         }
     }
 
+    /// What the filter refuses.
+    pub(super) fn refused_by(&self, rule: &Rule, arguments: &[u64; 6], tid: Pid) -> Verdict {
+        let errno = Errno::from_raw(rule.errno);
+        let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
+        let object = Target::Text(super::describe::registers(rule.call, arguments));
+        let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
+    }
+
+    /// What is refused for the entry by which it was made.
+    pub(super) fn refused_as_abi(&self, operation: &str, errno: Errno, object: &str, tid: Pid) -> Verdict {
+        let refusal = self.refusal(operation, errno, Target::Text(object.to_owned()), "abi", tid);
+        Verdict::Refuse(errno, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+    }
+
     fn refusal(&self, operation: &str, errno: Errno, object: Target, rule: &str, tid: Pid) -> Refusal {
         Refusal {
             operation: operation.to_owned(),
@@ -126,31 +140,47 @@ impl Judge {
             axis: None,
             rule: rule.to_owned(),
             capability: None,
-            subject: subject::whole(tid, self.stage),
+            subject: self.subject(tid),
         }
     }
 
-    /// Whether a thread is the command's own user's, without capabilities, in the user namespace that this process is in.
-    fn is_commands(&self, tid: Pid) -> bool {
+    fn subject(&self, tid: Pid) -> Subject {
+        let number = |pid: Pid| pid.as_raw().unsigned_abs();
+        subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
+    }
+
+    /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
+    fn is_commands(&self, caller: &Caller) -> bool {
+        let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
         let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
         let own = uids.split_whitespace().all(|uid| uid.parse() == Ok(self.ids.uid));
         let bare = super::threads::field(&status, "CapEff:").is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
+        if uids.is_empty() || !own || !bare {
+            return false;
+        }
         let namespace = |of: &str| readlink(format!("/proc/{of}/ns/user").as_str());
-        own && !uids.is_empty() && bare && namespace(&tid.to_string()).is_ok_and(|found| Ok(found) == namespace("self"))
+        let callers = caller.with_memory(|| Ok(namespace(&tid.to_string())));
+        callers.is_ok_and(|found| found.is_ok() && found == namespace("self"))
     }
 }
 
-struct Looked<'a> {
-    judge: &'a Judge,
-    watched: &'a Watched,
+/// One call that is looked at.
+pub(super) struct Looked<'a> {
+    pub(super) judge: &'a Judge,
+    pub(super) watched: &'a Watched,
     number: nix::libc::c_long,
-    caller: &'a Caller,
-    call: Call<'a>,
+    pub(super) caller: &'a Caller,
+    pub(super) call: Call<'a>,
 }
 
-impl Looked<'_> {
-    fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
+impl<'a> Looked<'a> {
+    pub(super) fn new(judge: &'a Judge, caller: &'a Caller, watched: &'a Watched, native: InNative) -> Looked<'a> {
+        let InNative { number, arguments, structures } = native;
+        Looked { judge, watched, number, caller, call: Call { caller, arguments, structures } }
+    }
+
+    pub(super) fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
         let ids = self.judge.ids;
         Ok(match act {
             Act::Plain => Verdict::GoOn,
@@ -163,6 +193,7 @@ impl Looked<'_> {
                 _ => Verdict::GoOn,
             },
             Act::Execute(place) => return self.execute(&place),
+            Act::Socket { number, arguments, value } => return socketcall::verdict(self, number, arguments, &value),
             Act::Ids { group, wanted, tells } => {
                 let own = if group { ids.gid } else { ids.uid };
                 let Some(other) = wanted.iter().find(|id| ![own, u32::MAX].contains(id)) else {
@@ -298,8 +329,8 @@ impl Looked<'_> {
                 let link = readlink(format!("/proc/{}/fd/{socket}", self.caller.tid).as_str()).unwrap_or_default();
                 let inode =
                     link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-                let subject = subject::whole(self.caller.tid, self.judge.stage);
-                Ok(Verdict::Tell(Reaches { to, inode, stream: None, subject }))
+                let subject = self.judge.subject(self.caller.tid);
+                Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
             }
             Address::Unix(place) => {
                 let name = self.caller.name(&place)?;

@@ -13,8 +13,14 @@ pub mod watched;
 mod ask;
 mod judge;
 mod predict;
-pub mod subject;
+mod socketcall;
 mod walk;
+
+// Who made it.
+pub mod attribution;
+pub mod connectors;
+pub mod socket_owner;
+pub mod subject;
 
 // The process, and what the supervisor makes of what it tells.
 mod control;

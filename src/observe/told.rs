@@ -1,6 +1,7 @@
 //! What the observer tells the supervisor.
 
 use crate::ledger::record::Subject;
+use crate::observe::connectors::Note;
 use crate::policy::Axis;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ pub enum Told {
     /// A refusal, to be recorded before it is answered: the supervisor says [`Heard`].
     Refused(Refusal),
     /// Someone is about to send to an address.
-    Reaches(Reaches),
+    Reaches(Note),
     /// What became of this many calls is not known; they went on to the kernel.
     Lost {
         /// How many.
@@ -72,17 +73,4 @@ pub struct PathTarget {
     pub decisive: Vec<u8>,
     /// Whether the mount that holds it is read-only in the sandbox.
     pub read_only: bool,
-}
-
-/// A connection or a datagram that is about to go out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reaches {
-    /// Where to.
-    pub to: SocketAddr,
-    /// The inode of the caller's socket, where it could be read.
-    pub inode: Option<u64>,
-    /// Whether it is a stream's: its one packet follows, or none.
-    pub stream: Option<bool>,
-    /// Who.
-    pub subject: Subject,
 }

@@ -5,6 +5,7 @@
 
 use super::decode::{self, Again, Call, Decoded};
 use crate::confine::rules::{Condition, WORD};
+use crate::mutation;
 use crate::policy::Posture;
 use nix::libc;
 
@@ -110,10 +111,14 @@ pub fn watched(privilege: Posture, network: Posture, ids: Ids) -> Vec<Watched> {
     if privilege == Posture::Open {
         return table.0;
     }
-    paths(&mut table);
+    if !mutation::left_out("watched-paths") {
+        paths(&mut table);
+    }
     sockets(&mut table);
     socketcall(&mut table, network);
-    identities(&mut table, ids);
+    if !mutation::left_out("watched-identities") {
+        identities(&mut table, ids);
+    }
     privileged(&mut table);
     if privilege == Posture::Locked {
         table.act("execve", Vec::new(), decode::execve, None, "set-id");

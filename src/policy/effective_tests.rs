@@ -229,7 +229,13 @@ fn layer() -> impl Strategy<Value = Layer> {
             list("/w[a-c~ ]{0,3}"),
             list("~/r[\\\\\"'a\n]{0,2}"),
         ),
-        (list("[A-Z=]{0}[A-C\"é]{1,3}"), list("[D-F]{1,3}"), list("[1-9]{1,3}"), prop::option::of(any::<bool>()), list("i386")),
+        (
+            list("[A-Z=]{0}[A-C\"é]{1,3}"),
+            list("[D-F]{1,3}"),
+            list("[1-9]{1,3}"),
+            prop::option::of(any::<bool>()),
+            list("i386"),
+        ),
         (prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"), prop::option::of("all|proxy|[1-9],[1-9]{2}")),
     )
         .prop_map(

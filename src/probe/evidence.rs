@@ -2,6 +2,7 @@
 
 use super::spec::Spec;
 use crate::ledger::record::Probe;
+use crate::plan::rung::Restriction;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,6 +15,12 @@ pub enum Operation {
     FirewallLog,
     /// The proxy's reports, against the refusals that the probes were answered with.
     ProxyReports,
+    /// What the observer told of attempts to get another identity.
+    ObserverIdentity,
+    /// What it told of attempts to write to a read-only tree.
+    ObserverReadOnly,
+    /// What it told of calls that the filter refuses.
+    ObserverFilter,
 }
 
 /// What was refused to the probes, and what was told of it.
@@ -25,6 +32,16 @@ pub struct Heard {
     pub connects: BTreeSet<SocketAddr>,
     /// Denials that the proxy reported; `None` without a proxy.
     pub proxy: Option<u64>,
+    /// Calls that the observer told to have been refused, with their errno.
+    pub calls: BTreeSet<(String, String)>,
+}
+
+impl Heard {
+    /// Whether the observer told of one of these calls with that errno.
+    fn told(&self, calls: &[&str], errno: &str) -> String {
+        let told = self.calls.iter().any(|(call, told)| calls.contains(&call.as_str()) && told == errno);
+        if told { ALL.into() } else { format!("nothing told of {} {errno}", calls.join(", ")) }
+    }
 }
 
 const ALL: &str = "all told";
@@ -37,13 +54,19 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
     let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
     let mut judged: Vec<Probe> =
         made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
+    let tried: BTreeSet<Restriction> =
+        judged.iter().filter_map(of).flat_map(|spec| spec.restrictions.clone()).collect();
     for spec in &all {
-        let seen = match &spec.operation {
-            super::operation::Operation::Evidence(Operation::FirewallLog) => heard.firewall,
-            super::operation::Operation::Evidence(Operation::ProxyReports) => heard.proxy.map(|told| (by_proxy, told)),
-            _ => None,
+        let super::operation::Operation::Evidence(operation) = &spec.operation else { continue };
+        let seen = match operation {
+            Operation::FirewallLog => heard.firewall.map(|(refused, told)| compared(refused, told)),
+            Operation::ProxyReports => heard.proxy.map(|told| compared(by_proxy, told)),
+            _ if !spec.restrictions.iter().any(|restriction| tried.contains(restriction)) => None,
+            Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
+            Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
+            Operation::ObserverFilter => Some(heard.told(&["mount", "unshare", "clone"], "EPERM")),
         };
-        judged.extend(seen.map(|(refused, told)| spec.judge(vec![compared(refused, told)])));
+        judged.extend(seen.map(|seen| spec.judge(vec![seen])));
     }
     Ok(judged)
 }

@@ -6,7 +6,7 @@
 //! highest ask it to admit nothing new, and to go on.
 //! The proxy is the less trusted side: the supervisor takes nothing from it but the fields of a report.
 
-use super::record::{Recorder, Unrecorded};
+use super::record::{Connection, Recorder, Unrecorded};
 use crate::ledger::escape::printable;
 use crate::ledger::record::{Denial, Infrastructure, Mechanism, Object};
 use crate::policy::Axis;
@@ -55,6 +55,7 @@ pub enum Report {
 struct Message {
     id: u64,
     report: Report,
+    on: Option<Connection>,
 }
 
 /// Makes both ends, before the proxy is forked. Errors: socketpair(2)'s.
@@ -115,10 +116,10 @@ impl ChannelRecorder {
         self.watched.get().ok_or(Unrecorded::Closed)
     }
 
-    async fn report(&self, report: Report) -> Result<(), Unrecorded> {
+    async fn report(&self, report: Report, on: Option<Connection>) -> Result<(), Unrecorded> {
         let socket = self.socket()?;
         let id = self.next.replace(self.next.get() + 1);
-        let message = encode(Message { id, report })?;
+        let message = encode(Message { id, report, on })?;
         let (acknowledged, wait) = oneshot::channel();
         self.waiting.borrow_mut().insert(id, acknowledged);
         let done = async {
@@ -141,15 +142,15 @@ impl ChannelRecorder {
 }
 
 impl Recorder for ChannelRecorder {
-    async fn denial(&self, denial: Denial) -> Result<(), Unrecorded> {
+    async fn denial(&self, denial: Denial, on: Option<Connection>) -> Result<(), Unrecorded> {
         if crate::mutation::left_out("proxy-reports") {
             return Ok(());
         }
-        self.report(Report::Denial(denial)).await
+        self.report(Report::Denial(denial), on).await
     }
 
     async fn infrastructure(&self, failure: Infrastructure) -> Result<(), Unrecorded> {
-        self.report(Report::Infrastructure(failure)).await
+        self.report(Report::Infrastructure(failure), None).await
     }
 
     async fn attend(&self) -> Unrecorded {
@@ -227,11 +228,23 @@ fn encode(mut message: Message) -> Result<Vec<u8>, Unrecorded> {
     Err(failure("encode")(io::ErrorKind::FileTooLarge.into()))
 }
 
+/// A report as it came.
+#[derive(Debug, PartialEq)]
+pub struct Reported {
+    /// Its number, by which it is acknowledged.
+    pub id: u64,
+    /// What it says.
+    pub report: Report,
+    /// The connection on which the client asked, as the proxy claims. It waits for the acknowledgement, so its two ends
+    /// are still there unless the client has gone.
+    pub on: Option<Connection>,
+}
+
 /// What [`ReportReceiver::drain`] found.
 #[derive(Debug, Default, PartialEq)]
 pub struct Received {
-    /// The reports with their numbers, in the order in which they were sent.
-    pub reports: Vec<(u64, Report)>,
+    /// The reports, in the order in which they were sent.
+    pub reports: Vec<Reported>,
     /// Messages that are no report. The proxy sends none: a count above 0 means that it is not itself any more.
     pub rejected: u64,
     /// Whether the proxy's end is closed.
@@ -275,7 +288,7 @@ impl ReportReceiver {
                 false => None,
             };
             match message {
-                Some(Message { id, report }) => received.reports.push((id, own(report))),
+                Some(Message { id, report, on }) => received.reports.push(Reported { id, report: own(report), on }),
                 None => received.rejected += 1,
             }
         }
@@ -314,6 +327,7 @@ fn own(report: Report) -> Report {
         port: object.port,
         addrs: object.addrs,
         path: None,
+        to: None,
         text: object.text.map(text),
     };
     match report {

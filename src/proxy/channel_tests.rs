@@ -34,12 +34,12 @@ fn nothing_there_is_no_end_and_an_end_is_one() {
 #[test]
 fn reports_before_the_end_are_not_lost() {
     let (proxy, mut receiver) = bare();
-    let message = |id| encode(Message { id, report: Report::Denial(denial("a.test")) }).unwrap();
+    let message = |id| encode(Message { id, report: Report::Denial(denial("a.test")), on: None }).unwrap();
     put(&proxy, &message(1));
     put(&proxy, &message(2));
     drop(proxy);
     let received = receiver.drain().unwrap();
-    assert_eq!(received.reports.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(received.reports.iter().map(|reported| reported.id).collect::<Vec<_>>(), [1, 2]);
     assert!(received.closed);
 }
 
@@ -56,8 +56,10 @@ fn a_denial_is_the_proxys_whatever_the_sender_claims() {
     claimed.count = 0;
     claimed.errno = Some("EPERM".to_owned());
     claimed.object.path = Some("/etc/shadow".to_owned());
-    put(&proxy, &encode(Message { id: 7, report: Report::Denial(claimed) }).unwrap());
-    assert_eq!(receiver.drain().unwrap().reports, [(7, Report::Denial(denial("a.test")))]);
+    let on = Some(Connection { client: ([127, 0, 0, 1], 40_000).into(), proxy: ([127, 0, 0, 1], 3128).into() });
+    put(&proxy, &encode(Message { id: 7, report: Report::Denial(claimed), on }).unwrap());
+    let report = Report::Denial(denial("a.test"));
+    assert_eq!(receiver.drain().unwrap().reports, [Reported { id: 7, report, on }]);
 }
 
 #[test]
@@ -67,8 +69,8 @@ fn text_is_made_harmless_and_counts_are_bounded() {
     claimed.object.text = Some("x\n{\"kind\":\"seal\"}".to_owned());
     claimed.rule = "r\u{202e}".to_owned();
     claimed.count = u64::MAX;
-    put(&proxy, &encode(Message { id: 1, report: Report::Denial(claimed) }).unwrap());
-    let Some((_, Report::Denial(read))) = receiver.drain().unwrap().reports.pop() else { panic!() };
+    put(&proxy, &encode(Message { id: 1, report: Report::Denial(claimed), on: None }).unwrap());
+    let Some(Reported { report: Report::Denial(read), .. }) = receiver.drain().unwrap().reports.pop() else { panic!() };
     assert_eq!(read.object.host.as_deref(), Some(r"a\x1b[31m.test"));
     assert_eq!(read.object.text.as_deref(), Some(r#"x\x0a{"kind":"seal"}"#));
     assert_eq!((read.rule.as_str(), read.count), (r"r\u{202e}", COUNT_LIMIT));
@@ -77,7 +79,7 @@ fn text_is_made_harmless_and_counts_are_bounded() {
 #[test]
 fn what_is_no_report_is_counted_and_what_follows_is_read() {
     let (proxy, mut receiver) = bare();
-    let good = encode(Message { id: 3, report: Report::Denial(denial("a.test")) }).unwrap();
+    let good = encode(Message { id: 3, report: Report::Denial(denial("a.test")), on: None }).unwrap();
     let unknown = String::from_utf8(good.clone()).unwrap().replacen("{\"id\"", "{\"x\":1,\"id\"", 1);
     let sent: [&[u8]; 5] = [
         b"{",
@@ -98,7 +100,7 @@ fn what_is_no_report_is_counted_and_what_follows_is_read() {
 fn descriptors_sent_along_are_not_taken() {
     let (proxy, mut receiver) = bare();
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let good = encode(Message { id: 3, report: Report::Denial(denial("a.test")) }).unwrap();
+    let good = encode(Message { id: 3, report: Report::Denial(denial("a.test")), on: None }).unwrap();
     let before = open();
     sendmsg::<()>(
         proxy.as_raw_fd(),
@@ -134,7 +136,7 @@ fn one_call_takes_so_many_and_the_next_takes_the_rest() {
 fn a_record_that_is_not_acknowledged_in_time_is_none() {
     let (mut recorder, _receiver) = pair().unwrap();
     recorder.patience = Duration::from_millis(20);
-    let outcome = now(recorder.denial(denial("a.test")));
+    let outcome = now(recorder.denial(denial("a.test"), None));
     assert!(matches!(outcome, Err(Unrecorded::Late { id: 1, .. })), "{outcome:?}");
 }
 
@@ -144,7 +146,7 @@ fn the_supervisors_end_is_noticed_by_who_waits_and_by_who_sends() {
     drop(receiver);
     now(async {
         assert!(matches!(recorder.attend().await, Unrecorded::Closed));
-        assert!(matches!(recorder.denial(denial("a.test")).await, Err(Unrecorded::Closed)));
+        assert!(matches!(recorder.denial(denial("a.test"), None).await, Err(Unrecorded::Closed)));
     });
 }
 
@@ -170,7 +172,7 @@ fn who_is_asked_to_end_waits_for_the_acknowledgement() {
             recorder.settled().await;
         };
         let reporting = async {
-            recorder.denial(denial("a.test")).await.unwrap();
+            recorder.denial(denial("a.test"), None).await.unwrap();
             std::future::pending::<()>().await
         };
         // The arms are polled in their order: the report is under way before the end is looked at.
@@ -189,7 +191,7 @@ fn a_report_that_is_too_long_gives_up_its_text() {
     let mut long = denial("a.test");
     long.object.text = Some("\u{1}".repeat(REPORT_LIMIT / 4));
     long.object.addrs = vec![[11, 22, 33, 44].into(); 20_000];
-    let bytes = encode(Message { id: 1, report: Report::Denial(long) }).unwrap();
+    let bytes = encode(Message { id: 1, report: Report::Denial(long), on: None }).unwrap();
     assert!(bytes.len() <= REPORT_LIMIT);
     let read: Message = serde_json::from_slice(&bytes).unwrap();
     assert!(matches!(read.report, Report::Denial(d) if d.object.host.as_deref() == Some("a.test")));

@@ -7,7 +7,7 @@ use super::exchange::{Exchanged, exchange};
 use super::head::{self, Framing, Head, HeadScan};
 use super::judge::{Judgement, Permit};
 use super::malformed::Malformed;
-use super::record::{self, Recorder, Unrecorded};
+use super::record::{self, Connection, Recorder, Unrecorded};
 use super::resolve::Unresolved;
 use super::target::Target;
 use super::tunnel::tunnel;
@@ -102,7 +102,7 @@ async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Dur
 
 /// Serves a CONNECT.
 async fn connect<R: Recorder>(mut wire: Wire, core: &Core<R>, authority: Authority) -> Result<(), Unrecorded> {
-    let permit = match admit(core, "CONNECT", authority).await? {
+    let permit = match admit(core, &wire, "CONNECT", authority).await? {
         Ok(permit) => permit,
         Err(status) => return answer_and_end(wire, core, status).await,
     };
@@ -124,7 +124,7 @@ async fn forward<R: Recorder>(
     authority: Authority,
     path: &[u8],
 ) -> Result<Option<Wire>, Unrecorded> {
-    let admitted = match admit(core, &head.method, authority).await? {
+    let admitted = match admit(core, &wire, &head.method, authority).await? {
         Ok(permit) => reach(core, &permit).await?.map(|server| (permit, server)),
         Err(status) => Err(status),
     };
@@ -154,7 +154,7 @@ async fn forward<R: Recorder>(
             server.reset();
             let text = [head.method.as_bytes(), b" ", &head.target].concat();
             if answered {
-                core.recorder.denial(record::malformed(&text, &why)).await?;
+                core.recorder.denial(record::malformed(&text, &why), ends(&wire)).await?;
                 wire.reset();
                 return Ok(None);
             }
@@ -178,6 +178,7 @@ async fn forward<R: Recorder>(
 /// Judges an authority. What is not permitted is on record when this returns, with the status to answer.
 async fn admit<R: Recorder>(
     core: &Core<R>,
+    client: &Wire,
     method: &str,
     authority: Authority,
 ) -> Result<Result<Permit, u16>, Unrecorded> {
@@ -188,7 +189,7 @@ async fn admit<R: Recorder>(
         }
         Judgement::Refused(refusal) => {
             let denial = record::refused(method, &authority, &refusal);
-            core.recorder.denial(denial).await?;
+            core.recorder.denial(denial, ends(client)).await?;
             Ok(Err(403))
         }
         Judgement::Unresolved(cause) => {
@@ -225,8 +226,13 @@ async fn refuse_malformed<R: Recorder>(
     text: &[u8],
     why: &Malformed,
 ) -> Result<(), Unrecorded> {
-    core.recorder.denial(record::malformed(text, why)).await?;
+    core.recorder.denial(record::malformed(text, why), ends(&wire)).await?;
     answer_and_end(wire, core, 400).await
+}
+
+/// A client's connection, for the record.
+fn ends(client: &Wire) -> Option<Connection> {
+    Connection::of(client.out.as_ref())
 }
 
 async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, status: u16) -> Result<(), Unrecorded> {

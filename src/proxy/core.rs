@@ -102,7 +102,7 @@ impl<R: Recorder> Core<R> {
         ] {
             let count = counter.take();
             if count > 0 {
-                self.recorder.denial(record::folded(rule, reason, count)).await?;
+                self.recorder.denial(record::folded(rule, reason, count), None).await?;
             }
         }
         Ok(())

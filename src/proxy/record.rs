@@ -6,9 +6,11 @@ pub use crate::ledger::escape::TEXT_LIMIT;
 use crate::ledger::escape::escape;
 use crate::ledger::record::{Denial, Infrastructure, Mechanism, Object};
 use crate::policy::{Authority, Axis};
+use serde::{Deserialize, Serialize};
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use tokio::net::TcpStream;
 
 /// The rule of a denial whose request could not be read in one way only.
 pub const RULE_MALFORMED: &str = "malformed";
@@ -37,10 +39,27 @@ pub enum Unrecorded {
     },
 }
 
+/// The two ends of a client's connection: by them the supervisor finds the process that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connection {
+    /// The client's.
+    pub client: SocketAddr,
+    /// The proxy's.
+    pub proxy: SocketAddr,
+}
+
+impl Connection {
+    /// The ends of an accepted connection; `None` when it has been reset already.
+    pub fn of(accepted: &TcpStream) -> Option<Connection> {
+        Some(Connection { client: accepted.peer_addr().ok()?, proxy: accepted.local_addr().ok()? })
+    }
+}
+
 /// Where denials are written. A call returns when the record is safe, and only then is the client answered.
 pub trait Recorder: 'static {
-    /// Writes a denial.
-    fn denial(&self, denial: Denial) -> impl Future<Output = Result<(), Unrecorded>>;
+    /// Writes a denial, and on which connection it was asked for.
+    fn denial(&self, denial: Denial, on: Option<Connection>) -> impl Future<Output = Result<(), Unrecorded>>;
 
     /// Writes a failure of the world outside.
     fn infrastructure(&self, failure: Infrastructure) -> impl Future<Output = Result<(), Unrecorded>>;

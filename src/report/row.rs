@@ -97,7 +97,8 @@ fn object(object: &Object) -> String {
         (None, [IpAddr::V6(addr)]) => format!("[{addr}]{port}"),
         (None, _) => format!("{}{port}", addrs.join(",")),
     };
-    let parts = [Some(place), object.path.clone(), object.text.clone()];
+    let to = object.to.as_ref().map(|to| format!("-> {to}"));
+    let parts = [Some(place), object.path.clone(), to, object.text.clone()];
     let parts: Vec<String> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     parts.join(" ")
 }
@@ -125,6 +126,7 @@ mod tests {
                 addrs: addrs.iter().map(|a| a.parse().unwrap()).collect(),
                 path: path.map(Into::into),
                 text: text.map(Into::into),
+                ..Object::default()
             })
         };
         assert_eq!(full(Some("a.test"), Some(443), &[], None, None), "a.test:443");

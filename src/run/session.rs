@@ -129,6 +129,7 @@ impl Session {
             firewall: evidence.log().map(|_| (refused, told)),
             connects: evidence.connects().clone(),
             proxy: evidence.reports().map(|_| evidence.reported()),
+            calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
         };
         evidence.begin(&counters);
         Ok(heard)

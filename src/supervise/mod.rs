@@ -108,6 +108,7 @@ impl Watchman {
                     }
                 }
             }
+            ledger.flush_due(Instant::now()).map_err(EvidenceError::from)?;
             if ledger.is_losing() {
                 ledger.retry();
                 installation.evidence.hold_egress_while_losing(ledger)?;
@@ -141,7 +142,7 @@ impl Watchman {
         installation.evidence.observer().map(|observer| add(observer.as_fd()));
         installation.evidence.log().map(|log| add(log.as_fd()));
         installation.evidence.reports().map(|reports| add(reports.as_fd()));
-        let until = deadline.into_iter().chain(self.signals.deadline()).min();
+        let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush()).min();
         let left = until.map(|d| d.saturating_duration_since(Instant::now()));
         // What could not be written is tried again from time to time, not only when there is more to write.
         let retry = ledger.is_losing().then_some(RETRY);

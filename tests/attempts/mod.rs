@@ -25,16 +25,19 @@ pub fn fence() -> Fence {
 /// The program, compiled once a process.
 pub fn program() -> &'static [u8] {
     static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attempts/attempts.c");
-        let directory = tempfile::tempdir().expect("a scratch directory");
-        let binary = directory.path().join("attempts");
-        let mut cc = Command::new("cc");
-        cc.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&binary).arg(source);
-        let said = cc.output().expect("cc is installed (.ci/deps)");
-        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        std::fs::read(&binary).expect("read what cc made")
-    })
+    PROGRAM.get_or_init(|| compile("tests/attempts/attempts.c"))
+}
+
+/// A static program from a source file of the suite's, named from the package's root.
+pub fn compile(source: &str) -> Vec<u8> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let binary = directory.path().join("program");
+    let mut cc = Command::new("cc");
+    cc.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&binary).arg(source);
+    let said = cc.output().expect("cc is installed (.ci/deps)");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    std::fs::read(&binary).expect("read what cc made")
 }
 
 /// Lines `WHAT OUTCOME`, in order.

@@ -6,6 +6,7 @@ pub use crate::resolver::{Answer, Resolver, addrs, empty};
 
 use ringfence::ledger::record::{Denial, Infrastructure};
 use ringfence::policy::{AddressRules, Allowlist, Entry};
+use ringfence::proxy::record::Connection;
 use ringfence::proxy::{Dns, Limits, ProxyError, ProxySpec, Recorder, Unrecorded, run};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -78,7 +79,7 @@ impl Records {
 }
 
 impl Recorder for Records {
-    async fn denial(&self, denial: Denial) -> Result<(), Unrecorded> {
+    async fn denial(&self, denial: Denial, _on: Option<Connection>) -> Result<(), Unrecorded> {
         self.write(|r| r.denials.push(denial)).await
     }
 
