@@ -54,14 +54,14 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
     let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
     let mut judged: Vec<Probe> =
         made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
-    let tried: BTreeSet<Restriction> =
-        judged.iter().filter_map(of).flat_map(|spec| spec.restrictions.clone()).collect();
+    // What is in force shows by the probes that only that restriction brings.
+    let tried: Vec<Vec<Restriction>> = judged.iter().filter_map(of).map(|spec| spec.restrictions.clone()).collect();
     for spec in &all {
         let super::operation::Operation::Evidence(operation) = &spec.operation else { continue };
         let seen = match operation {
             Operation::FirewallLog => heard.firewall.map(|(refused, told)| compared(refused, told)),
             Operation::ProxyReports => heard.proxy.map(|told| compared(by_proxy, told)),
-            _ if !spec.restrictions.iter().any(|restriction| tried.contains(restriction)) => None,
+            _ if !tried.iter().any(|of| of.iter().all(|one| spec.restrictions.contains(one))) => None,
             Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
             Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
             Operation::ObserverFilter => Some(heard.told(&["mount", "unshare", "clone"], "EPERM")),
