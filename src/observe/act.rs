@@ -117,7 +117,7 @@ pub enum Act {
     Capabilities(bool),
     /// ptrace(2) and its kin on this process.
     Trace(i32),
-    /// What socketcall(2) asks for where the filter looks at the arguments of the call proper.
+    /// What socketcall(2) asks for, where the call proper is refused or looked at for its arguments.
     Socket {
         /// The number of the call proper.
         number: nix::libc::c_long,

@@ -451,12 +451,13 @@ pub const SOCKETCALL_LOOKING: [u64; 3] = [2, 3, 11];
 
 /// socketcall(2): the number of a call on a socket, and its arguments in words behind a pointer.
 pub fn socketcall(call: &Call<'_>) -> Decoded {
-    let number = u64::from(call.word(0));
-    let count = match number {
-        1..=3 => 3,
-        8 => 4,
-        11 => 6,
-        14 => 5,
+    let (number, count) = match call.word(0) {
+        1 => (libc::SYS_socket, 3),
+        2 => (libc::SYS_bind, 3),
+        3 => (libc::SYS_connect, 3),
+        8 => (libc::SYS_socketpair, 4),
+        11 => (libc::SYS_sendto, 6),
+        14 => (libc::SYS_setsockopt, 5),
         _ => return Ok(Act::Plain),
     };
     let words = call.caller.bytes(call.arguments[1], count * 4)?;
@@ -464,20 +465,11 @@ pub fn socketcall(call: &Call<'_>) -> Decoded {
     for (argument, word) in arguments.iter_mut().zip(words.as_chunks().0) {
         *argument = u64::from(u32::from_ne_bytes(*word));
     }
-    let inner = Call { arguments, ..*call };
-    let made = |number, value| Ok(Act::Socket { number, arguments, value });
-    match number {
-        1 => made(libc::SYS_socket, Vec::new()),
-        2 => bind(&inner),
-        3 => connect(&inner),
-        8 => made(libc::SYS_socketpair, Vec::new()),
-        11 => sendto(&inner),
-        _ => match inner.int(4) {
-            // The kernel says what it thinks of these.
-            ..=0 => made(libc::SYS_setsockopt, Vec::new()),
-            length => made(libc::SYS_setsockopt, inner.caller.bytes(arguments[3], (length as usize).min(AGAIN_MAX))?),
-        },
-    }
+    let value = match (number, arguments[4] as i32) {
+        (libc::SYS_setsockopt, length @ 1..) => call.caller.bytes(arguments[3], (length as usize).min(AGAIN_MAX))?,
+        _ => Vec::new(),
+    };
+    Ok(Act::Socket { number, arguments, value })
 }
 
 /// A socket address as the kernel reads it (ip(7), ipv6(7), unix(7)).

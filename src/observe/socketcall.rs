@@ -28,8 +28,11 @@ pub fn verdict(
         Found::Refused(rule) => return Ok(judge.refused_by(rule, &arguments, looked.caller.tid)),
         Found::Watched(watched, native) => {
             let inner = Looked::new(judge, looked.caller, watched, native);
-            let Reading::Again(shape) = watched.reading else { return Ok(Verdict::GoOn) };
-            let verdict = inner.verdict(again(&inner.call, shape)?)?;
+            let act = match watched.reading {
+                Reading::Again(shape) => again(&inner.call, shape)?,
+                Reading::Act(reading) => looked.caller.with_memory(|| reading(&inner.call))?,
+            };
+            let verdict = inner.verdict(act)?;
             if !matches!(verdict, Verdict::GoOn) {
                 return Ok(verdict);
             }

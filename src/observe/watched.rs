@@ -9,11 +9,14 @@ use crate::mutation;
 use crate::policy::Posture;
 use nix::libc;
 
+/// A reading of [`decode`].
+pub type Read = fn(&Call<'_>) -> Decoded;
+
 /// How a call's arguments are read.
 #[derive(Debug, Clone, Copy)]
 pub enum Reading {
     /// By what they mean.
-    Act(fn(&Call<'_>) -> Decoded),
+    Act(Read),
     /// As they are, to make the same call again.
     Again(&'static [Again]),
 }
@@ -79,14 +82,14 @@ impl Table {
         &mut self,
         call: &'static str,
         when: Vec<Vec<Condition>>,
-        reading: fn(&Call<'_>) -> Decoded,
+        reading: Read,
         capability: Option<u32>,
         rule: &'static str,
     ) {
         self.0.push(Watched { call, when, reading: Reading::Act(reading), capability, rule, decides: false });
     }
 
-    fn path(&mut self, call: &'static str, reading: fn(&Call<'_>) -> Decoded) {
+    fn path(&mut self, call: &'static str, reading: Read) {
         self.act(call, Vec::new(), reading, None, PERMISSION);
     }
 
@@ -141,7 +144,7 @@ fn paths(table: &mut Table) {
     table.act("openat", bits(2, &WRITES), decode::openat, None, PERMISSION);
     let requests = decode::INODE_REQUESTS.iter().map(|(request, _)| vec![Condition::equals(1, *request)]).collect();
     table.act("ioctl", requests, decode::ioctl, None, PERMISSION);
-    let rest: [(&'static str, fn(&Call<'_>) -> Decoded); 40] = [
+    let rest: [(&'static str, Read); 40] = [
         ("file_setattr", decode::file_setattr),
         ("openat2", decode::openat2),
         ("creat", decode::creat),
@@ -221,7 +224,7 @@ fn identities(table: &mut Table, ids: Ids) {
     let others = |count: u32, own: u32| {
         (0..count).map(|argument| vec![Condition::IsNot { argument, value: u64::from(own) }]).collect()
     };
-    let rest: [(&'static str, u32, bool, fn(&Call<'_>) -> Decoded); 8] = [
+    let rest: [(&'static str, u32, bool, Read); 8] = [
         ("setuid", 1, false, decode::setuid),
         ("setreuid", 2, false, decode::setreuid),
         ("setresuid", 3, false, decode::setresuid),
