@@ -444,34 +444,6 @@ pub fn sendto(call: &Call<'_>) -> Decoded {
     Ok(Act::Reach { socket: call.int(0), address: address(&call.address(4, 5)?) })
 }
 
-/// SYS_SOCKET, SYS_SOCKETPAIR and SYS_SETSOCKOPT of socketcall(2) (linux/net.h): the filter looks at their arguments.
-pub const SOCKETCALL_DECIDING: [u64; 3] = [1, 8, 14];
-/// SYS_BIND, SYS_CONNECT and SYS_SENDTO.
-pub const SOCKETCALL_LOOKING: [u64; 3] = [2, 3, 11];
-
-/// socketcall(2): the number of a call on a socket, and its arguments in words behind a pointer.
-pub fn socketcall(call: &Call<'_>) -> Decoded {
-    let (number, count) = match call.word(0) {
-        1 => (libc::SYS_socket, 3),
-        2 => (libc::SYS_bind, 3),
-        3 => (libc::SYS_connect, 3),
-        8 => (libc::SYS_socketpair, 4),
-        11 => (libc::SYS_sendto, 6),
-        14 => (libc::SYS_setsockopt, 5),
-        _ => return Ok(Act::Plain),
-    };
-    let words = call.caller.bytes(call.arguments[1], count * 4)?;
-    let mut arguments = [0; 6];
-    for (argument, word) in arguments.iter_mut().zip(words.as_chunks().0) {
-        *argument = u64::from(u32::from_ne_bytes(*word));
-    }
-    let value = match (number, arguments[4] as i32) {
-        (libc::SYS_setsockopt, length @ 1..) => call.caller.bytes(arguments[3], (length as usize).min(AGAIN_MAX))?,
-        _ => Vec::new(),
-    };
-    Ok(Act::Socket { number, arguments, value })
-}
-
 /// A socket address as the kernel reads it (ip(7), ipv6(7), unix(7)).
 pub fn address(bytes: &[u8]) -> Address {
     let port = || bytes.get(2..4).map_or(0, |p| u16::from_be_bytes([p[0], p[1]]));
@@ -601,7 +573,7 @@ pub enum Again {
 }
 
 /// The largest memory that is copied for a call that is made again: bpf(2)'s and perf_event_open(2)'s are a page at most.
-const AGAIN_MAX: usize = 4096;
+pub const AGAIN_MAX: usize = 4096;
 
 /// The sizes of `struct timex` (linux/timex.h) and of a 32-bit program's.
 const TIMEX: usize = 208;

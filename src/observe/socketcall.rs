@@ -2,9 +2,10 @@
 //! are behind a pointer and the caller's to change at any moment, so a call whose verdict depends on them never goes on: it
 //! is made here on a copy of them, by a process that can do nothing which the command could not.
 
+use super::act::Act;
 use super::caller::Unread;
 use super::calls::{Found, NATIVE};
-use super::decode::again;
+use super::decode::{self, Call, Decoded, again};
 use super::describe;
 use super::judge::{Looked, Verdict};
 use super::threads;
@@ -14,6 +15,36 @@ use crate::sys::notify::{CallData, duplicate_of};
 use nix::errno::Errno;
 use nix::libc;
 use std::os::fd::AsFd;
+
+/// SYS_SOCKET, SYS_SOCKETPAIR and SYS_SETSOCKOPT of socketcall(2) (linux/net.h): the filter looks at their arguments.
+pub const DECIDING: [u64; 3] = [1, 8, 14];
+/// SYS_BIND, SYS_CONNECT and SYS_SENDTO.
+pub const LOOKING: [u64; 3] = [2, 3, 11];
+
+/// socketcall(2): the number of a call on a socket, and its arguments in words behind a pointer.
+pub fn read(call: &Call<'_>) -> Decoded {
+    let (number, count) = match call.arguments[0] as u32 {
+        1 => (libc::SYS_socket, 3),
+        2 => (libc::SYS_bind, 3),
+        3 => (libc::SYS_connect, 3),
+        8 => (libc::SYS_socketpair, 4),
+        11 => (libc::SYS_sendto, 6),
+        14 => (libc::SYS_setsockopt, 5),
+        _ => return Ok(Act::Plain),
+    };
+    let words = call.caller.bytes(call.arguments[1], count * 4)?;
+    let mut arguments = [0; 6];
+    for (argument, word) in arguments.iter_mut().zip(words.as_chunks().0) {
+        *argument = u64::from(u32::from_ne_bytes(*word));
+    }
+    let value = match (number, arguments[4] as i32) {
+        (libc::SYS_setsockopt, length @ 1..) => {
+            call.caller.bytes(arguments[3], (length as usize).min(decode::AGAIN_MAX))?
+        }
+        _ => Vec::new(),
+    };
+    Ok(Act::Socket { number, arguments, value })
+}
 
 /// The verdict on a call proper.
 pub fn verdict(

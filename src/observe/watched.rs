@@ -4,6 +4,7 @@
 //! ftruncate(2) is not among them: who may not write a file has no descriptor that it takes.
 
 use super::decode::{self, Again, Call, Decoded};
+use super::socketcall;
 use crate::confine::rules::{Condition, WORD};
 use crate::mutation;
 use crate::policy::Posture;
@@ -118,7 +119,7 @@ pub fn watched(privilege: Posture, network: Posture, ids: Ids) -> Vec<Watched> {
         paths(&mut table);
     }
     sockets(&mut table);
-    socketcall(&mut table, network);
+    by_socketcall(&mut table, network);
     if !mutation::left_out("watched-identities") {
         identities(&mut table, ids);
     }
@@ -208,10 +209,10 @@ fn sockets(table: &mut Table) {
 
 /// socketcall(2) of 32-bit programs, whose arguments are behind a pointer: what the filter refuses on the arguments of the
 /// calls proper is decided here.
-fn socketcall(table: &mut Table, network: Posture) {
-    let [deciding, looking] = [&decode::SOCKETCALL_DECIDING[..], &decode::SOCKETCALL_LOOKING].map(|numbers| {
+fn by_socketcall(table: &mut Table, network: Posture) {
+    let [deciding, looking] = [&socketcall::DECIDING[..], &socketcall::LOOKING].map(|numbers| {
         let when = numbers.iter().map(|number| vec![Condition::equals(0, *number)]).collect();
-        let reading = Reading::Act(decode::socketcall);
+        let reading = Reading::Act(socketcall::read);
         Watched { call: "socketcall", when, reading, capability: None, rule: PERMISSION, decides: false }
     });
     table.0.extend([Watched { decides: network > Posture::Open, ..deciding }, looking]);
