@@ -8,9 +8,13 @@ mod common;
 use common::{Ended, Fence, as_root};
 use ringfence::policy::Axis;
 use std::sync::OnceLock;
+use world::address::PUBLIC4;
+use world::internet::everywhere;
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
 const ALLOWED: [&str; 4] = ["--policy", "nist-high", "--abi", "i386"];
+/// Where the sinks outside listen, which the program of acts knows.
+const PORT: u16 = 4444;
 const I386: u32 = 0x4000_0003;
 const X86_64: u32 = 0xc000_003e;
 
@@ -170,6 +174,51 @@ fn socketcall_gives_no_socket_that_the_filter_refuses_however_its_arguments_chan
     assert_eq!((denial.operation.as_str(), denial.rule.as_str()), ("socketpair", "abi"), "{ended}");
     assert_eq!((denial.axis, denial.errno.as_deref()), (Axis::Privilege, Some("EPERM")), "{ended}");
     assert_eq!(denial.object.text.as_deref(), Some("family 1 type 1 protocol 0"), "{ended}");
+}
+
+#[test]
+fn what_32_bit_programs_send_meets_the_wall_and_is_recorded_with_its_sender() {
+    let fence = fence();
+    let (tcp, udp) = everywhere(&fence.world, PORT).expect("sinks");
+    let arrived = || (tcp.arrivals().len(), udp.arrivals().len());
+    let sends = |program: &str| format!("{program} /tmp tcp tcp-call udp udp-call");
+    let live = fence.as_nobody(&sends("acts32"));
+    assert_eq!(live.out, "tcp=0\ntcp-call=0\nudp=0\nudp-call=0\n", "the attempts are live: {live}");
+    tcp.wait_for(2);
+    udp.wait_for(2);
+    let before = arrived();
+    let of = |program: &str| fence.run(&ALLOWED, &sends(program));
+    let (narrow, native) = (of("acts32"), of("acts64"));
+    assert_eq!(narrow.said.out, "tcp=111\ntcp-call=111\nudp=1\nudp-call=1\n", "{narrow}");
+    assert_eq!(narrow.said.out, native.said.out, "{native}");
+    let found = |ended: &Ended| {
+        let mut found: Vec<String> = Vec::new();
+        for denial in ended.denials() {
+            let (what, object) = (&denial.operation, &denial.object);
+            let comm = denial.subject.comm.as_deref().unwrap_or("nobody").replace("64", "32");
+            found.extend(
+                (0..denial.count)
+                    .map(|_| format!("{what} {:?} {:?} {} {comm}", object.addrs, object.port, denial.rule)),
+            );
+        }
+        found
+    };
+    let one = |what: &str| format!("{what} [{PUBLIC4}] Some({PORT}) default-deny acts32");
+    assert_eq!(found(&narrow), [one("tcp"), one("tcp"), one("udp"), one("udp")], "{narrow}");
+    assert_eq!(found(&narrow), found(&native), "{native}");
+    assert!(narrow.seal().complete, "{narrow}");
+    assert_eq!(arrived(), before);
+}
+
+#[test]
+fn a_program_of_64_bits_may_use_the_entry_and_x32_stays_shut() {
+    let fence = fence();
+    let script =
+        "int80 int80 mkdir /usr/local/made; int80 int80 mkdir /tmp/made && ls -d /tmp/made; int80 x32 mkdir /tmp/other";
+    let ended = fence.run(&ALLOWED, script);
+    assert_eq!(ended.said.out, "EROFS\n0\n/tmp/made\nENOSYS\n", "{ended}");
+    let found: Vec<_> = ended.denials().iter().map(|one| (one.operation.as_str(), one.rule.as_str())).collect();
+    assert_eq!(found, [("mkdir", "read-only"), ("abi", "abi")], "{ended}");
 }
 
 #[test]
