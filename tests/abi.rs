@@ -172,7 +172,7 @@ fn socketcall_gives_no_socket_that_the_filter_refuses_however_its_arguments_chan
     assert_eq!(ended.said.out, "own-pair=1\nunreadable=14\nown-pair=0\n", "{ended}");
     let [denial] = ended.denials()[..] else { panic!("{ended}") };
     assert_eq!((denial.operation.as_str(), denial.rule.as_str()), ("socketpair", "abi"), "{ended}");
-    assert_eq!((denial.axis, denial.errno.as_deref()), (Axis::Privilege, Some("EPERM")), "{ended}");
+    assert_eq!((denial.axis, denial.errno.as_deref()), (Axis::Network, Some("EPERM")), "{ended}");
     assert_eq!(denial.object.text.as_deref(), Some("family 1 type 1 protocol 0"), "{ended}");
 }
 

@@ -17,6 +17,7 @@ use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::rules::Rule;
 use crate::ledger::record::Subject;
+use crate::policy::Axis;
 use crate::sys::notify::Notification;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
@@ -73,7 +74,7 @@ impl Judge {
         match self.calls.find(&notification.call) {
             Known::Abi => {
                 let object = format!("call {} of {:#x}", notification.call.number, notification.call.arch);
-                self.refused_as_abi("abi", Errno::ENOSYS, &object, tid)
+                self.refused_as_abi(Axis::Privilege, "abi", Errno::ENOSYS, &object, tid)
             }
             Known::Refused(rule) => self.refused_by(rule, &notification.call.arguments, tid),
             Known::Watched(watched, native) => {
@@ -89,7 +90,8 @@ impl Judge {
                     Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_)
                         if watched.decides =>
                     {
-                        self.refused_as_abi(watched.call, Errno::EPERM, "arguments that cannot be judged", tid)
+                        let object = "arguments that cannot be judged";
+                        self.refused_as_abi(Axis::Network, watched.call, Errno::EPERM, object, tid)
                     }
                     verdict => verdict,
                 }
@@ -111,7 +113,7 @@ impl Judge {
             Err(Unread::Closed) => {
                 let refusal =
                     self.refusal(looked.watched.call, Errno::EACCES, Target::None, "unreadable", looked.caller.tid);
-                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(Axis::Privilege), ..refusal })
             }
             Err(Unread::Failed(call, errno)) => Verdict::Unknown(format!("{}: {call}: {errno}", looked.watched.call)),
         }
@@ -127,9 +129,9 @@ impl Judge {
     }
 
     /// What is refused for the entry by which it was made.
-    pub(super) fn refused_as_abi(&self, operation: &str, errno: Errno, object: &str, tid: Pid) -> Verdict {
+    pub(super) fn refused_as_abi(&self, axis: Axis, operation: &str, errno: Errno, object: &str, tid: Pid) -> Verdict {
         let refusal = self.refusal(operation, errno, Target::Text(object.to_owned()), "abi", tid);
-        Verdict::Refuse(errno, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
     }
 
     fn refusal(&self, operation: &str, errno: Errno, object: Target, rule: &str, tid: Pid) -> Refusal {

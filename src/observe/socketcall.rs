@@ -10,6 +10,7 @@ use super::describe;
 use super::judge::{Looked, Verdict};
 use super::threads;
 use super::watched::Reading;
+use crate::policy::Axis;
 use crate::sys::call::{Argument, call, call_for_fd};
 use crate::sys::notify::{CallData, duplicate_of};
 use nix::errno::Errno;
@@ -74,7 +75,8 @@ pub fn verdict(
         return Ok(Verdict::GoOn);
     }
     let refused = |call: &str| {
-        judge.refused_as_abi(call, Errno::EPERM, &describe::registers(call, &arguments), looked.caller.tid)
+        let object = describe::registers(call, &arguments);
+        judge.refused_as_abi(Axis::Network, call, Errno::EPERM, &object, looked.caller.tid)
     };
     Ok(match number {
         libc::SYS_socket => socket(&arguments),
