@@ -2,6 +2,7 @@
 
 use super::act::{Act, Address, Base, Change, Made, Place, Value};
 use super::caller::{Caller, PATH_MAX, Unread, asks_for_base};
+use super::calls::Structures;
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,10 +11,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 pub struct Call<'a> {
     /// Who is stopped.
     pub caller: &'a Caller,
-    /// The registers.
+    /// The registers of the native call.
     pub arguments: [u64; 6],
-    /// Whether pointers and the structures behind them are those of a 32-bit program.
-    pub narrow: bool,
+    /// What the pointers point to.
+    pub structures: Structures,
 }
 
 /// What came of reading a call.
@@ -64,25 +65,34 @@ impl Call<'_> {
         Place { base: Base::Fd(self.int(argument)), given: Vec::new(), follow: true }
     }
 
-    /// The long at an index behind a pointer, in the caller's own size.
-    fn long(&self, bytes: &[u8], index: usize) -> i64 {
-        let size = if self.narrow { 4 } else { 8 };
-        let field = bytes.get(index * size..(index + 1) * size).unwrap_or_default();
-        match *field {
-            [a, b, c, d] => i64::from(i32::from_ne_bytes([a, b, c, d])),
-            _ => field.try_into().map_or(0, i64::from_ne_bytes),
+    /// The longs behind a pointer, in the caller's own size, extended as the kernel does.
+    fn longs<const N: usize>(&self, argument: usize) -> Result<[i64; N], Unread> {
+        let narrow = self.structures == Structures::Narrow;
+        let size = if narrow { 4 } else { 8 };
+        let bytes = self.caller.bytes(self.arguments[argument], N * size)?;
+        Ok(std::array::from_fn(|index| {
+            let field = &bytes[index * size..][..size];
+            match narrow {
+                true => field.try_into().map_or(0, |field| i64::from(i32::from_ne_bytes(field))),
+                false => field.try_into().map_or(0, i64::from_ne_bytes),
+            }
+        }))
+    }
+
+    /// Seconds and a fraction, of which 32-bit programs give 32 bits in any event.
+    fn time(&self, seconds: i64, fraction: i64) -> (i64, i64) {
+        match self.structures {
+            Structures::Time64 => (seconds, i64::from(fraction as u32)),
+            Structures::Native | Structures::Narrow => (seconds, fraction),
         }
     }
 
-    /// Two pairs of longs, seconds and a fraction.
     fn two_times(&self, argument: usize) -> Result<Option<[(i64, i64); 2]>, Unread> {
         if self.arguments[argument] == 0 {
             return Ok(None);
         }
-        let size = if self.narrow { 16 } else { 32 };
-        let bytes = self.caller.bytes(self.arguments[argument], size)?;
-        let at = |index| self.long(&bytes, index);
-        Ok(Some([(at(0), at(1)), (at(2), at(3))]))
+        let [a, b, c, d] = self.longs(argument)?;
+        Ok(Some([self.time(a, b), self.time(c, d)]))
     }
 
     fn address(&self, pointer: usize, length: usize) -> Result<Vec<u8>, Unread> {
@@ -281,20 +291,14 @@ pub fn truncate(call: &Call<'_>) -> Decoded {
     changed(call.path(0, true)?, Change::Length(call.arguments[1]))
 }
 
-/// truncate64(2) of 32-bit programs: the length in two registers.
-pub fn truncate64(call: &Call<'_>) -> Decoded {
-    let length = u64::from(call.word(1)) | u64::from(call.word(2)) << 32;
-    changed(call.path(0, true)?, Change::Length(length))
-}
-
 /// utime(2): whole seconds.
 pub fn utime(call: &Call<'_>) -> Decoded {
     let at = call.path(0, true)?;
     if call.arguments[1] == 0 {
         return changed(at, Change::Times(None));
     }
-    let bytes = call.caller.bytes(call.arguments[1], if call.narrow { 8 } else { 16 })?;
-    changed(at, Change::Times(Some([(call.long(&bytes, 0), 0), (call.long(&bytes, 1), 0)])))
+    let [access, modification] = call.longs(1)?;
+    changed(at, Change::Times(Some([(access, 0), (modification, 0)])))
 }
 
 fn microseconds(times: Option<[(i64, i64); 2]>) -> Change {
@@ -316,11 +320,6 @@ pub fn utimensat(call: &Call<'_>) -> Decoded {
     let flags = call.arguments[3];
     let at = call.path_at(0, 1, follows(flags), call.arguments[1] == 0 || asks_for_base(flags))?;
     changed(at, Change::Times(call.two_times(2)?))
-}
-
-/// utimensat_time64 of 32-bit programs.
-pub fn utimensat_time64(call: &Call<'_>) -> Decoded {
-    utimensat(&Call { narrow: false, ..*call })
 }
 
 fn set_xattr(call: &Call<'_>, at: Place) -> Decoded {
@@ -403,7 +402,10 @@ pub fn ioctl(call: &Call<'_>) -> Decoded {
     match INODE_REQUESTS.iter().find(|(known, _)| *known == request) {
         Some((request, size)) => {
             let bytes = call.caller.bytes(call.arguments[2], *size)?;
-            changed(call.descriptor(0), Change::Inode(*request, bytes))
+            // A 32-bit program's request has another number for the same.
+            let narrow = call.structures != Structures::Native && *request == INODE_REQUESTS[1].0;
+            let request = if narrow { INODE_REQUESTS[0].0 } else { *request };
+            changed(call.descriptor(0), Change::Inode(request, bytes))
         }
         None => Ok(Act::Plain),
     }
@@ -560,12 +562,22 @@ pub enum Again {
     Sized(usize),
     /// `struct perf_event_attr`, which holds its own size.
     PerfEvent,
+    /// `struct timeval` or `struct timespec`.
+    Time,
+    /// `time_t`, for the call that takes a `struct timeval`.
+    Seconds,
+    /// `struct timex`.
+    Timex,
     /// Nothing of it matters before the kernel has looked at the capability.
     Null,
 }
 
 /// The largest memory that is copied for a call that is made again: bpf(2)'s and perf_event_open(2)'s are a page at most.
-const AGAIN_MAX: usize = 4096;
+pub const AGAIN_MAX: usize = 4096;
+
+/// The sizes of `struct timex` (linux/timex.h) and of a 32-bit program's.
+const TIMEX: usize = 208;
+const TIMEX_NARROW: usize = 128;
 
 /// A call as it can be made again.
 pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
@@ -579,6 +591,7 @@ pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
             _ => call.caller.bytes(address, size).map(Value::Memory),
         }
     };
+    let longs = |longs: &[i64]| Value::Memory(longs.iter().copied().flat_map(i64::to_ne_bytes).collect());
     let values: Result<Vec<Value>, Unread> = shape
         .iter()
         .enumerate()
@@ -590,6 +603,20 @@ pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
             Again::MaybeText => call.text(argument).map(Value::Text),
             Again::Memory(size) => memory(argument, size),
             Again::Sized(by) => memory(argument, call.arguments[by] as usize),
+            Again::Time | Again::Seconds | Again::Timex if call.arguments[argument] == 0 => Ok(Value::Number(0)),
+            Again::Time => call.longs(argument).map(|[seconds, fraction]| {
+                let (seconds, fraction) = call.time(seconds, fraction);
+                longs(&[seconds, fraction])
+            }),
+            Again::Seconds => call.longs(argument).map(|[seconds]| longs(&[seconds, 0])),
+            // What is to be changed comes first and in one size, and is all that matters before the capability.
+            Again::Timex if call.structures == Structures::Narrow => {
+                let narrow = call.caller.bytes(call.arguments[argument], TIMEX_NARROW)?;
+                let mut native = vec![0; TIMEX];
+                native[..4].copy_from_slice(&narrow[..4]);
+                Ok(Value::Memory(native))
+            }
+            Again::Timex => memory(argument, TIMEX),
             Again::PerfEvent => {
                 let head = call.caller.bytes(call.arguments[argument], 8)?;
                 let size = head[4..].try_into().map_or(0, u32::from_ne_bytes) as usize;

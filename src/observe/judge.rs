@@ -6,15 +6,18 @@
 use super::act::{Act, Address, Place};
 use super::ask::{self, Answer};
 use super::caller::{Caller, Name, Unread};
-use super::calls::{Calls, Found as Known};
+use super::calls::{Calls, Found as Known, InNative};
 use super::connectors::Note;
 use super::decode::{Call, again};
 use super::predict::{self, Expected};
+use super::socketcall;
 use super::subject;
 use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use crate::confine::rules::Rule;
 use crate::ledger::record::Subject;
+use crate::policy::Axis;
 use crate::sys::notify::Notification;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
@@ -68,35 +71,30 @@ impl Judge {
     pub fn judge(&self, notification: &Notification) -> Verdict {
         let tid = Pid::from_raw(notification.tid as i32);
         let caller = Caller::new(tid, self.may_open);
-        let arguments = notification.call.arguments;
         match self.calls.find(&notification.call) {
             Known::Abi => {
-                let object =
-                    Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
-                let refusal = self.refusal("abi", Errno::ENOSYS, object, "abi", tid);
-                Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+                let object = format!("call {} of {:#x}", notification.call.number, notification.call.arch);
+                self.refused_as_abi(Axis::Privilege, "abi", Errno::ENOSYS, &object, tid)
             }
-            Known::Refused(rule) => {
-                let errno = Errno::from_raw(rule.errno);
-                let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
-                let object = Target::Text(super::describe::registers(rule.call, &arguments));
-                let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
-                Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
-            }
-            Known::Watched(watched, number, narrow) => {
-                if tid.as_raw() == 0 {
-                    return Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call));
+            Known::Refused(rule) => self.refused_by(rule, &notification.call.arguments, tid),
+            Known::Watched(watched, native) => {
+                let verdict = if tid.as_raw() == 0 {
+                    Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call))
+                } else if self.mixed && !self.is_commands(&caller) {
+                    Verdict::GoOn
+                } else {
+                    self.look(&Looked::new(self, &caller, watched, native))
+                };
+                match verdict {
+                    // What is not decided here is decided by nobody.
+                    Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_)
+                        if watched.decides =>
+                    {
+                        let object = "arguments that cannot be judged";
+                        self.refused_as_abi(Axis::Network, watched.call, Errno::EPERM, object, tid)
+                    }
+                    verdict => verdict,
                 }
-                if self.mixed && !self.is_commands(&caller) {
-                    return Verdict::GoOn;
-                }
-                self.look(&Looked {
-                    judge: self,
-                    watched,
-                    number,
-                    caller: &caller,
-                    call: Call { caller: &caller, arguments, narrow },
-                })
             }
             Known::Nothing => Verdict::GoOn,
         }
@@ -109,15 +107,31 @@ impl Judge {
         };
         match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
             Ok(verdict) => verdict,
+            Err(Unread::Form) if looked.watched.decides => Verdict::RefuseSilently(Errno::EFAULT),
             Err(Unread::Form | Unread::Gone) => Verdict::GoOn,
             // The kernel's permission to look is the kernel's own for a caller who may not be looked at (ptrace(2)).
             Err(Unread::Closed) => {
                 let refusal =
                     self.refusal(looked.watched.call, Errno::EACCES, Target::None, "unreadable", looked.caller.tid);
-                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(crate::policy::Axis::Privilege), ..refusal })
+                Verdict::Refuse(Errno::EACCES, Refusal { axis: Some(Axis::Privilege), ..refusal })
             }
             Err(Unread::Failed(call, errno)) => Verdict::Unknown(format!("{}: {call}: {errno}", looked.watched.call)),
         }
+    }
+
+    /// What the filter refuses.
+    pub(super) fn refused_by(&self, rule: &Rule, arguments: &[u64; 6], tid: Pid) -> Verdict {
+        let errno = Errno::from_raw(rule.errno);
+        let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
+        let object = Target::Text(super::describe::registers(rule.call, arguments));
+        let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
+    }
+
+    /// What is refused for the entry by which it was made.
+    pub(super) fn refused_as_abi(&self, axis: Axis, operation: &str, errno: Errno, object: &str, tid: Pid) -> Verdict {
+        let refusal = self.refusal(operation, errno, Target::Text(object.to_owned()), "abi", tid);
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
     }
 
     fn refusal(&self, operation: &str, errno: Errno, object: Target, rule: &str, tid: Pid) -> Refusal {
@@ -153,16 +167,22 @@ impl Judge {
     }
 }
 
-struct Looked<'a> {
-    judge: &'a Judge,
-    watched: &'a Watched,
+/// One call that is looked at.
+pub(super) struct Looked<'a> {
+    pub(super) judge: &'a Judge,
+    pub(super) watched: &'a Watched,
     number: nix::libc::c_long,
-    caller: &'a Caller,
-    call: Call<'a>,
+    pub(super) caller: &'a Caller,
+    pub(super) call: Call<'a>,
 }
 
-impl Looked<'_> {
-    fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
+impl<'a> Looked<'a> {
+    pub(super) fn new(judge: &'a Judge, caller: &'a Caller, watched: &'a Watched, native: InNative) -> Looked<'a> {
+        let InNative { number, arguments, structures } = native;
+        Looked { judge, watched, number, caller, call: Call { caller, arguments, structures } }
+    }
+
+    pub(super) fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
         let ids = self.judge.ids;
         Ok(match act {
             Act::Plain => Verdict::GoOn,
@@ -175,6 +195,7 @@ impl Looked<'_> {
                 _ => Verdict::GoOn,
             },
             Act::Execute(place) => return self.execute(&place),
+            Act::Socket { number, arguments, value } => return socketcall::verdict(self, number, arguments, &value),
             Act::Ids { group, wanted, tells } => {
                 let own = if group { ids.gid } else { ids.uid };
                 let Some(other) = wanted.iter().find(|id| ![own, u32::MAX].contains(id)) else {

@@ -216,7 +216,11 @@ impl Service {
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {
-                notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec)
+                match notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec) {
+                    // The caller's table of descriptors is full, or as full as it may get: it still waits.
+                    Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => notify::refuse(listener, id, errno),
+                    answered => answered,
+                }
             }
         };
         // ENOENT: its caller was killed.
