@@ -1,7 +1,7 @@
 //! From the registers of a stopped call to what it asks for.
 
 use super::act::{Act, Address, Base, Change, Made, Place, Value};
-use super::caller::{Caller, PATH_MAX, Unread, asks_for_base};
+use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Debug)]
 pub struct Call<'a> {
     /// Who is stopped.
-    pub caller: &'a Caller,
+    pub caller: &'a dyn Memory,
     /// The registers.
     pub arguments: [u64; 6],
     /// Whether pointers and the structures behind them are those of a 32-bit program.

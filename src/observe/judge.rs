@@ -22,7 +22,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::Pid;
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -65,9 +65,9 @@ pub struct Judge {
 
 impl Judge {
     /// Judges one call.
-    pub fn judge(&self, notification: &Notification) -> Verdict {
-        let tid = Pid::from_raw(notification.tid as i32);
-        let caller = Caller::new(tid, self.may_open);
+    pub fn judge(&self, listener: BorrowedFd<'_>, notification: &Notification) -> Verdict {
+        let caller = Caller::new(listener, notification, self.may_open);
+        let tid = caller.tid;
         let arguments = notification.call.arguments;
         match self.calls.find(&notification.call) {
             Known::Abi => {
@@ -138,7 +138,7 @@ impl Judge {
     }
 
     /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
-    fn is_commands(&self, caller: &Caller) -> bool {
+    fn is_commands(&self, caller: &Caller<'_>) -> bool {
         let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
         let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
@@ -157,7 +157,7 @@ struct Looked<'a> {
     judge: &'a Judge,
     watched: &'a Watched,
     number: nix::libc::c_long,
-    caller: &'a Caller,
+    caller: &'a Caller<'a>,
     call: Call<'a>,
 }
 
@@ -240,6 +240,7 @@ impl Looked<'_> {
         let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
         let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
+        let hidden = found.iter().flatten().any(|found| found.hidden);
         if by_self {
             names = found
                 .into_iter()
@@ -251,6 +252,8 @@ impl Looked<'_> {
         if expected == Expected::Passes {
             return Ok(Verdict::GoOn);
         }
+        // What is done from here on is done with what was read.
+        self.caller.still_waits()?;
         let answer = self.ask(act, &names)?;
         Ok(match answer {
             Answer::Untouched => Verdict::GoOn,
@@ -259,8 +262,8 @@ impl Looked<'_> {
                 let Act::Open { flags, .. } = act else { return Ok(Verdict::GoOn) };
                 Verdict::Opened(file, flags & nix::libc::O_CLOEXEC as u64 != 0)
             }
-            // The descriptors of a caller that is not dumpable are closed to all but itself.
-            Answer::Refused(_) if by_self && self.caller.is_closed() => Verdict::Unknown(format!(
+            // The caller may see more than this process.
+            Answer::Refused(_) if hidden => Verdict::Unknown(format!(
                 "{}: its caller is not dumpable and names itself {:?}",
                 self.watched.call, targets
             )),

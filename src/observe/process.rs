@@ -177,7 +177,7 @@ impl Service {
 
     fn answer(&self, listener: BorrowedFd<'_>, notification: &Notification) -> bool {
         let id = notification.id;
-        let verdict = self.judge.judge(notification);
+        let verdict = self.judge.judge(listener, notification);
         // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
         let recorded = match &verdict {
             Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
