@@ -2,6 +2,7 @@
 //! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
 
 use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
+use crate::report::{By, Form, Request, Selection};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::collections::BTreeMap;
@@ -108,9 +109,44 @@ pub struct VerifyArgs {
 /// `ringfence report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The ledgers
-    #[arg(required = true, value_name = "LEDGER")]
-    pub ledgers: Vec<PathBuf>,
+    /// Ledgers, and directories that are searched for .jsonl and .jsonl.zst; one ledger alone has its records shown
+    #[arg(required = true, value_name = "LOG")]
+    pub logs: Vec<PathBuf>,
+    /// Only runs with this label; values of one key stand for one another
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<Label>,
+    /// Only runs of this level; may be given more than once
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Vec<String>,
+    /// Group runs by a label, or by `level`
+    #[arg(long, value_name = "KEY")]
+    pub by: Option<By>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print comma-separated values: a row for each run, or for each group
+    #[arg(long)]
+    pub csv: bool,
+    /// Add what this transcript shows and no ledger does; it belongs to the one LOG, or to the ledger it lies beside
+    #[arg(long, value_name = "FILE")]
+    pub transcript: Vec<PathBuf>,
+}
+
+impl ReportArgs {
+    /// What is asked of the report.
+    pub fn request(&self) -> Request {
+        let mut selection = Selection { levels: self.level.iter().cloned().collect(), ..Selection::default() };
+        for label in &self.label {
+            selection.labels.entry(label.key.clone()).or_default().insert(label.value.clone());
+        }
+        let form = match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Text,
+        };
+        let (logs, transcripts) = (self.logs.clone(), self.transcript.clone());
+        Request { logs, selection, by: self.by.clone(), form, transcripts }
+    }
 }
 
 /// The flags that make a policy.

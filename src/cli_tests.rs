@@ -68,7 +68,7 @@ fn every_subcommand_parses() {
     assert!(
         matches!(cli(&format!("verify l --head {head}")), Command::Verify(args) if args.head.as_ref().unwrap().as_str() == "a".repeat(64))
     );
-    assert!(matches!(cli("report a b"), Command::Report(args) if args.ledgers.len() == 2));
+    assert!(matches!(cli("report a b"), Command::Report(args) if args.logs.len() == 2));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("policy shwo", "accepted: show, check"),
         ("verify l --head abc", "64 hexadecimal digits"),
         ("allowlist check", "HOST[:PORT]"),
-        ("report", "LEDGER"),
+        ("report", "LOG"),
         ("policy", "no subcommand is given; accepted: show, check"),
         ("", "no subcommand is given; accepted: run"),
     ] {

@@ -9,8 +9,8 @@ use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, describe};
 use crate::policy::{Posture, show};
-use crate::report::report;
-use std::io::{IsTerminal, Write};
+use crate::report::{self, ReportError};
+use std::io::{BufWriter, IsTerminal, Write};
 
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
 pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
@@ -69,8 +69,9 @@ fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<i32, Error> {
 
 fn report_on(args: &ReportArgs, out: &mut impl Write) -> Result<i32, Error> {
     let colour = std::io::stdout().is_terminal();
-    for ledger in &args.ledgers {
-        let _verification = report(ledger, out, colour)?;
-    }
+    // Tables of ten thousand runs are many small writes.
+    let mut out = BufWriter::new(out);
+    report::make(args.request(), &mut out, colour)?;
+    out.flush().map_err(ReportError::Print)?;
     Ok(0)
 }

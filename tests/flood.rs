@@ -61,7 +61,7 @@ fn of_requests_each_is_counted_before_it_is_answered() {
 fn of_opens_each_is_counted_before_it_is_answered() {
     let fence = flooding::fence();
     for act in ["open /usr/flood", "open-distinct /usr/flood"] {
-        let times = 20_000;
+        let times = 10_000;
         let flooded = flood(&fence, &FLAGS, &format!("{act} {}", nix::libc::EROFS), times);
         bounded(&flooded);
         assert_eq!((flooded.recorded, flooded.lost), (times, 0), "{act}");

@@ -82,8 +82,9 @@ fn every_task_of_every_descendant_is_powerless() {
     let script = format!(
         "coproc one {{ setsid {ATTEMPTS} threads; }}; read -u ${{one[0]}} line; echo $line
          (coproc two {{ {ATTEMPTS} threads; }}; read -u ${{two[0]}} line; echo $line
+          # The observer has the effective uid too, and another real and saved one.
           me=$(id -u); for status in /proc/[0-9]*/task/[0-9]*/status; do
-            awk -v me=$me '/^Uid:/ {{ mine = $2 == me || $3 == me }}
+            awk -v me=$me '/^Uid:/ {{ mine = $2 == me || $4 == me }}
                 /^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp):/ {{ name = $1; $1 = \"\"; line = line name $0 \";\" }} END {{ if (mine) print line }}' $status 2>/dev/null
           done)"
     );

@@ -135,7 +135,7 @@ fn inherited_descriptors_go_no_further() {
     }
     let of_stage: Vec<String> = open(stage).into_iter().filter(|path| !path.starts_with("/dev/")).collect();
     let sockets = of_stage.iter().filter(|path| path.starts_with("socket:")).count();
-    assert_eq!(sockets, 1, "the channel to the supervisor: {of_stage:?}");
+    assert_eq!(sockets, 2, "the channel to the supervisor, and the way to the observer: {of_stage:?}");
     assert!(
         of_stage
             .iter()

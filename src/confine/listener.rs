@@ -9,29 +9,43 @@ use crate::sys::notify::{close_number, fork_sharing_files, load_seccomp_with_lis
 use crate::sys::{self, Fork};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::unistd::{pipe2, read, write};
+use nix::unistd::{Pid, pipe2, read, write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 const STEP: &str = "seccomp listener";
 
-/// Loads the program; its listener is the observer's alone when this returns.
-pub(super) fn load(program: &[u8], handover: &OwnedFd) -> Result<(), ConfineError> {
-    let (hear, say) = pipe2(OFlag::O_CLOEXEC).map_err(failed(STEP, "pipe2"))?;
-    let peer = match fork_sharing_files().map_err(failed(STEP, "clone"))? {
-        Fork::Child => sys::exit_now(i32::from(pass_on(&hear, handover).is_err())),
-        Fork::Parent(pid) => pid,
-    };
-    let loaded = load_seccomp_with_listener(program);
-    let number: RawFd = *loaded.as_ref().unwrap_or(&-1);
-    write(&say, &number.to_ne_bytes()).map_err(failed(STEP, "write"))?;
-    let status = wait_for_peer(peer).map_err(failed(STEP, "waitpid"))?;
-    // EBUSY: a filter further up the chain has a listener, and there may be one only.
-    loaded.map_err(failed(STEP, "seccomp"))?;
-    wanted(STEP, status, 0)?;
-    wanted(STEP, sys::is_open(number), false)
+/// A peer that waits for a listener to give away.
+pub(super) struct Peer {
+    pid: Pid,
+    say: OwnedFd,
 }
 
-/// In the peer: sends the listener of the number that it hears, and closes it for both.
+impl Peer {
+    /// Forks the peer, which keeps the privilege of this moment for its short life: what the caller's limits leave the
+    /// command's user is not for it.
+    pub(super) fn fork(handover: &OwnedFd) -> Result<Peer, ConfineError> {
+        let (hear, say) = pipe2(OFlag::O_CLOEXEC).map_err(failed(STEP, "pipe2"))?;
+        match fork_sharing_files().map_err(failed(STEP, "fork"))? {
+            Fork::Child => sys::exit_now(i32::from(pass_on(&hear, handover).is_err())),
+            Fork::Parent(pid) => Ok(Peer { pid, say }),
+        }
+    }
+
+    /// Loads the program; its listener is the observer's alone when this returns.
+    pub(super) fn load(self, program: &[u8]) -> Result<(), ConfineError> {
+        let loaded = load_seccomp_with_listener(program);
+        let number: RawFd = *loaded.as_ref().unwrap_or(&-1);
+        write(&self.say, &number.to_ne_bytes()).map_err(failed(STEP, "write"))?;
+        let status = wait_for_peer(self.pid).map_err(failed(STEP, "waitpid"))?;
+        // EBUSY: a filter further up the chain has a listener, and there may be one only.
+        loaded.map_err(failed(STEP, "seccomp"))?;
+        wanted(STEP, status, 0)?;
+        wanted(STEP, sys::is_open(number), false)
+    }
+}
+
+/// In the peer: sends the listener of the number that it hears, and closes it for both. A word that is none is the end of
+/// whoever would have said it.
 fn pass_on(hear: &OwnedFd, handover: &OwnedFd) -> Result<(), Errno> {
     let mut number = [0; size_of::<RawFd>()];
     if read(hear, &mut number)? != number.len() {

@@ -11,6 +11,7 @@ use crate::install::account::Identity;
 use crate::mutation;
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
+use listener::Peer;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid};
 use std::os::fd::OwnedFd;
@@ -85,6 +86,8 @@ impl Confinement {
             return Ok(());
         };
         let locked = self.privilege == Posture::Locked;
+        let handover = handover.filter(|_| !mutation::left_out("notifier") && !mutation::left_out("seccomp"));
+        let mut peer = handover.as_ref().map(Peer::fork).transpose()?;
         // Keys while the caller's session keyring is still the one to be left (case P08).
         if !mutation::left_out("keyring") {
             keyring()?;
@@ -95,7 +98,7 @@ impl Confinement {
         }
         // Without no_new_privs a filter is loaded while SYS_ADMIN is held, so that set-id programs still work.
         if !locked && !mutation::left_out("seccomp") {
-            self.load_filter(handover.as_ref())?;
+            self.load_filter(peer.take())?;
         }
         // Groups before ids: setgroups needs SETGID, which leaves with the uid.
         if !mutation::left_out("groups") {
@@ -120,15 +123,15 @@ impl Confinement {
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {
-                self.load_filter(handover.as_ref())?;
+                self.load_filter(peer.take())?;
             }
         }
         Ok(())
     }
 
-    fn load_filter(&self, handover: Option<&OwnedFd>) -> Result<(), ConfineError> {
-        match handover.filter(|_| !mutation::left_out("notifier")) {
-            Some(handover) => listener::load(&self.notifying, handover)?,
+    fn load_filter(&self, peer: Option<Peer>) -> Result<(), ConfineError> {
+        match peer {
+            Some(peer) => peer.load(&self.notifying)?,
             None => sys::load_seccomp(&self.filter).map_err(failed("seccomp", "seccomp"))?,
         }
         wanted("seccomp", sys::seccomp_mode().map_err(failed("seccomp", "prctl"))?, 2)

@@ -27,5 +27,5 @@ pub use open_folds::OpenFolds;
 pub use run_id::RunId;
 pub use status::Status;
 pub use target::LedgerTarget;
-pub use verify::{Verification, VerifyError, verify, verify_path};
+pub use verify::{Verification, VerifyError, verify, verify_each, verify_path};
 pub use writer::{Appended, Ledger, LedgerMode, SealInput, Sealed};

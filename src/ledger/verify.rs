@@ -96,7 +96,7 @@ pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, Veri
     let read = |cause| VerifyError::Read { path: path.to_owned(), cause };
     let folds = OpenFolds::beside(path);
     let file = File::open(path).map_err(read)?;
-    verify_with(BufReader::with_capacity(1 << 16, file), head, folds).map_err(|error| match error {
+    verify_with(BufReader::with_capacity(1 << 16, file), head, folds, |_| {}).map_err(|error| match error {
         VerifyError::Read { cause, .. } => read(cause),
         other => other,
     })
@@ -108,18 +108,34 @@ pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, Veri
 /// The chain has no key. Without `head` a file that someone with write access computed anew from some line on passes;
 /// so does one whose end was cut and sealed anew.
 pub fn verify<R: BufRead>(reader: R, head: Option<&str>) -> Result<Verification, VerifyError> {
-    verify_with(reader, head, OpenFolds::default())
+    verify_with(reader, head, OpenFolds::default(), |_| {})
 }
 
-fn verify_with<R: BufRead>(reader: R, head: Option<&str>, folds: OpenFolds) -> Result<Verification, VerifyError> {
+/// [`verify`] that gives each record once it is known to stand where it was written. When the whole turns out altered,
+/// the last record given may be the changed one: only the line after it can tell.
+pub fn verify_each<R: BufRead>(
+    reader: R,
+    head: Option<&str>,
+    each: impl FnMut(&Record),
+) -> Result<Verification, VerifyError> {
+    verify_with(reader, head, OpenFolds::default(), each)
+}
+
+fn verify_with<R: BufRead>(
+    reader: R,
+    head: Option<&str>,
+    folds: OpenFolds,
+    mut each: impl FnMut(&Record),
+) -> Result<Verification, VerifyError> {
     if let Some(text) = head.filter(|text| !is_head(text)) {
         return Err(VerifyError::Head { text: text.to_owned() });
     }
     let mut lines = Lines::new(reader);
     let mut check = Check { folds, ..Check::default() };
     while let Some(line) = lines.next().map_err(|cause| VerifyError::Read { path: PathBuf::new(), cause })? {
-        if let Err(why) = check.line(&line) {
-            return Ok(Verification::Altered { line: line.number, why });
+        match check.line(&line) {
+            Ok(record) => record.iter().for_each(&mut each),
+            Err(why) => return Ok(Verification::Altered { line: line.number, why }),
         }
     }
     Ok(check.end(head))
@@ -143,7 +159,8 @@ struct Check {
 }
 
 impl Check {
-    fn line(&mut self, line: &Line<'_>) -> Result<(), String> {
+    /// The record in a line that fits; none in a torn one.
+    fn line(&mut self, line: &Line<'_>) -> Result<Option<Record>, String> {
         if self.sealed {
             return Err("stands after the seal".to_owned());
         }
@@ -153,7 +170,7 @@ impl Check {
         if !line.ended {
             // The writer's death, or a disk that stayed full: the one way for a line to be torn.
             self.torn = Some(line.number);
-            return Ok(());
+            return Ok(None);
         }
         let record =
             super::line::decode(line.bytes).map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
@@ -163,7 +180,7 @@ impl Check {
         self.records += 1;
         self.head = Some(head_after(line.bytes));
         self.tally.stored(&record.body);
-        Ok(())
+        Ok(Some(record))
     }
 
     /// What every record carries.

@@ -75,9 +75,8 @@ impl Hearing {
                     let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
                         ledger.append(Body::Gap(gap))?;
                 }
-                Told::Ready | Told::Failed(_) => {
-                    return Err(EvidenceError::Observer("it began a second time".into()));
-                }
+                Told::Failed(cause) => return Err(EvidenceError::Observer(cause)),
+                Told::Ready => return Err(EvidenceError::Observer("it began a second time".into())),
             }
         }
         Ok(true)

@@ -51,6 +51,8 @@ pub struct Observer {
 
 /// Threads that answer one listener: one that waits for a file system must not hold up all.
 const THREADS: usize = 4;
+/// Their stacks, in bytes.
+const STACK: usize = 512 << 10;
 /// The least number of the descriptor by which listeners are handed over: confined children give lower ones a meaning.
 const ABOVE_CHILDRENS: RawFd = 16;
 
@@ -61,7 +63,7 @@ pub fn start(spec: &ObserverSpec, told: Channel) -> Result<Observer, (&'static s
     let handover = sys::duplicate_above(ours.as_fd(), ABOVE_CHILDRENS).map_err(|errno| ("fcntl F_DUPFD", errno))?;
     drop(ours);
     let stage = nix::unistd::getpid();
-    match notify::fork_sibling().map_err(|errno| ("clone", errno))? {
+    match notify::fork_sibling().map_err(|errno| ("fork", errno))? {
         Fork::Parent(pid) => Ok(Observer { pid, handover }),
         Fork::Child => {
             drop(handover);
@@ -123,8 +125,9 @@ impl Service {
             }
             match receive_listener(handover.as_fd()) {
                 Ok(Some(listener)) => {
-                    if self.clone().serve(listener).is_err() {
-                        return 1;
+                    if let Err(cause) = self.clone().serve(listener) {
+                        // The end of this process tells as much, and less.
+                        return 1 + i32::from(self.tell(&Told::Failed(format!("fork of a thread: {cause:?}"))));
                     }
                 }
                 Ok(None) => return 0,
@@ -133,23 +136,30 @@ impl Service {
         }
     }
 
-    fn serve(self: Arc<Self>, listener: OwnedFd) -> std::io::Result<()> {
+    /// Starts the threads that answer a listener: one at least.
+    fn serve(self: Arc<Self>, listener: OwnedFd) -> Result<(), Errno> {
         match notify::wake_synchronously(listener.as_fd()) {
             // A kernel before 6.6: it takes longer.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOTTY) => {}
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => return Err(errno),
         }
         let listener = Arc::new(listener);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS);
-        for _ in 0..threads {
+        for started in 0..threads {
             let (service, listener) = (self.clone(), listener.clone());
-            std::thread::Builder::new().stack_size(512 << 10).spawn(move || {
+            let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 // A listener that nobody answers would hold its callers for ever: closed, it gives them ENOSYS.
                 let ended = catch_unwind(AssertUnwindSafe(|| service.answer_all(listener.as_fd())));
                 if !ended.unwrap_or(false) {
                     sys::exit_now(1);
                 }
-            })?;
+            });
+            match thread {
+                Ok(_) => {}
+                Err(error) if started == 0 => return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0))),
+                // Fewer do as well, one after the other.
+                Err(_) => break,
+            }
         }
         Ok(())
     }

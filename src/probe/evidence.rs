@@ -61,7 +61,7 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
         let seen = match operation {
             Operation::FirewallLog => heard.firewall.map(|(refused, told)| compared(refused, told)),
             Operation::ProxyReports => heard.proxy.map(|told| compared(by_proxy, told)),
-            _ if !spec.restrictions.iter().any(|restriction| tried.contains(restriction)) => None,
+            _ if !tried.iter().any(|of| of.iter().all(|one| spec.restrictions.contains(one))) => None,
             Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
             Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
             Operation::ObserverFilter => Some(heard.told(&["mount", "unshare", "clone"], "EPERM")),

@@ -1,15 +1,16 @@
 //! A ledger as a table on a terminal, its counts, and whether it is whole.
 
+use super::error::ReportError;
+use super::input::{open, unreadable};
 use super::row::{COLUMNS, HEADINGS, Row, bounded, row};
 use super::summary::Summary;
 use crate::ledger::escape::printable;
 use crate::ledger::line::decode;
 use crate::ledger::lines::Lines;
 use crate::ledger::record::{Body, Record, Start};
-use crate::ledger::{Verification, VerifyError, verify_path};
-use std::fs::File;
-use std::io::{self, BufReader, Write};
-use std::path::{Path, PathBuf};
+use crate::ledger::{Verification, VerifyError, verify};
+use std::io::{self, Write};
+use std::path::Path;
 
 /// The widest text in the head, in characters.
 const HEAD_WIDTH: usize = 200;
@@ -19,26 +20,6 @@ const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
 const RESET: &str = "\x1b[0m";
 
-/// A report that could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ReportError {
-    /// The ledger could not be read.
-    #[error(transparent)]
-    Verify(#[from] VerifyError),
-    /// It could be verified and not be read a second time.
-    #[error("ledger {path:?} cannot be read: {cause}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        cause: io::Error,
-    },
-    /// The report itself could not be written.
-    #[error("the report cannot be written: {0}")]
-    Print(#[source] io::Error),
-}
-
 /// Prints the ledger at `path`: what ran under which policy, a row for each denial, failed probe, gap and failure, the
 /// counts, and what its verification found. The file is read three times and a line at a time, so a ledger of any
 /// length can be shown. Records from an altered line on are left out: nothing vouches for them.
@@ -46,7 +27,12 @@ pub enum ReportError {
 /// `colour` is for a terminal. All text of the record is printable (`ledger::escape::printable`). Alignment counts
 /// characters, so that scripts with wide characters stand a little out of line.
 pub fn report(path: &Path, out: &mut impl Write, colour: bool) -> Result<Verification, ReportError> {
-    let verification = verify_path(path, None)?;
+    let read = |cause| unreadable("ledger", path, cause);
+    let text = open(path).map_err(read)?;
+    let verification = verify(text, None).map_err(|error| match error {
+        VerifyError::Read { cause, .. } => read(cause),
+        other => other.into(),
+    })?;
     let trusted = match &verification {
         Verification::Altered { line, .. } => line.saturating_sub(1),
         Verification::Complete { .. } | Verification::Incomplete { .. } => u64::MAX,
@@ -95,8 +81,8 @@ pub fn report(path: &Path, out: &mut impl Write, colour: bool) -> Result<Verific
 
 /// Gives each record, up to line `last`, with the start's time in nanoseconds.
 fn each_record(path: &Path, last: u64, mut take: impl FnMut(Record, u64) -> io::Result<()>) -> Result<(), ReportError> {
-    let read = |cause| ReportError::Read { path: path.to_owned(), cause };
-    let mut lines = Lines::new(BufReader::new(File::open(path).map_err(read)?));
+    let read = |cause| unreadable("ledger", path, cause);
+    let mut lines = Lines::new(open(path).map_err(read)?);
     let mut start_ns = None;
     while let Some(line) = lines.next().map_err(read)? {
         if line.number > last || !line.ended {
@@ -236,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_an_error() {
-        assert!(matches!(report(Path::new("/none"), &mut Vec::new(), false), Err(ReportError::Verify(_))));
+        assert!(matches!(report(Path::new("/none"), &mut Vec::new(), false), Err(ReportError::Read { .. })));
         let (text, code) = printed(b"", false);
         assert!(text.contains("outcome: not recorded") && code == 1);
     }

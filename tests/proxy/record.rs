@@ -2,7 +2,8 @@
 
 use crate::rig::*;
 use ringfence::ledger::record::Mechanism;
-use ringfence::proxy::channel::{self, Report};
+use ringfence::proxy::channel::{self, Report, Reported};
+use ringfence::proxy::record::Connection;
 use ringfence::proxy::{ProxyError, Unrecorded, run};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,24 +82,26 @@ fn the_supervisor_gets_each_denial_once_and_its_end_ends_the_proxy() {
         seen.extend(received.reports);
     }
     // All are under way at once; they are acknowledged in another order than they came in.
-    for (id, _) in seen.iter().rev() {
-        receiver.acknowledge(*id).unwrap();
+    for reported in seen.iter().rev() {
+        receiver.acknowledge(reported.id).unwrap();
     }
     for client in &mut clients {
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         assert_eq!(status(&answer), 403);
     }
-    let mut hosts: Vec<String> = seen
+    let of_client = |client: &TcpStream| Some(Connection { client: client.local_addr().unwrap(), proxy });
+    let mut expected: Vec<_> =
+        clients.iter().enumerate().map(|(turn, client)| (format!("evil{turn}.test"), of_client(client))).collect();
+    let mut hosts: Vec<_> = seen
         .into_iter()
-        .map(|(_, report)| match report {
-            Report::Denial(d) if d.mechanism == Mechanism::Proxy => d.object.host.unwrap(),
+        .map(|reported| match reported.report {
+            Report::Denial(d) if d.mechanism == Mechanism::Proxy => (d.object.host.unwrap(), reported.on),
             other => panic!("{other:?}"),
         })
         .collect();
-    hosts.sort();
-    let mut expected: Vec<String> = (0..20).map(|turn| format!("evil{turn}.test")).collect();
-    expected.sort();
+    hosts.sort_by(|one, other| one.0.cmp(&other.0));
+    expected.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(hosts, expected);
 
     drop(receiver);
@@ -131,7 +134,7 @@ fn a_proxy_that_is_asked_to_end_reports_what_it_has_folded_and_ends_well() {
         let mut waiting = [nix::poll::PollFd::new(receiver.as_fd(), nix::poll::PollFlags::POLLIN)];
         assert_eq!(nix::poll::poll(&mut waiting, 20_000_u16).unwrap(), 1);
         let received = receiver.drain().unwrap();
-        for (id, report) in received.reports {
+        for Reported { id, report, .. } in received.reports {
             match report {
                 Report::Denial(denial) if denial.rule == "connection-limit" => counted += denial.count,
                 other => panic!("{other:?}"),
@@ -169,8 +172,8 @@ fn nothing_new_is_admitted_while_it_is_held() {
     let mut refused = ask("http://evil.test/".to_owned());
     let mut waiting = [nix::poll::PollFd::new(receiver.as_fd(), nix::poll::PollFlags::POLLIN)];
     assert_eq!(nix::poll::poll(&mut waiting, 20_000_u16).unwrap(), 1);
-    let (id, _) = receiver.drain().unwrap().reports.pop().unwrap();
-    receiver.acknowledge(id).unwrap();
+    let reported = receiver.drain().unwrap().reports.pop().unwrap();
+    receiver.acknowledge(reported.id).unwrap();
     let mut answer = String::new();
     refused.read_to_string(&mut answer).unwrap();
     assert_eq!(status(&answer), 403);

@@ -82,8 +82,13 @@ impl Search {
         self.within(pid).ok().map(|fd| fd.is_some())
     }
 
+    fn in_time(&self) -> Result<(), Exhausted> {
+        if Instant::now() > self.deadline { Err(Exhausted) } else { Ok(()) }
+    }
+
     /// The first descriptor of a process that is the socket's.
     fn within(&mut self, pid: u32) -> Result<Option<u32>, Exhausted> {
+        self.in_time()?;
         let directory = format!("/proc/{pid}/fd");
         let entries = match read_dir(&directory) {
             Ok(entries) => entries,
@@ -93,8 +98,8 @@ impl Search {
         };
         for entry in entries.flatten() {
             self.descriptors = self.descriptors.checked_sub(1).ok_or(Exhausted)?;
-            if self.descriptors % 64 == 0 && Instant::now() > self.deadline {
-                return Err(Exhausted);
+            if self.descriptors.is_multiple_of(64) {
+                self.in_time()?;
             }
             let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             match is_socket(&format!("{directory}/{fd}"), self.inode) {

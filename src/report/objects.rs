@@ -1,0 +1,149 @@
+//! What was tried, and how often.
+
+use crate::ledger::escape::printable;
+use crate::ledger::record::Object;
+use crate::policy::Axis;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// How many distinct objects of one run are told apart.
+pub(super) const RUN_CAPACITY: usize = 65_536;
+
+/// How many distinct objects of all runs together are told apart.
+pub(super) const CAPACITY: usize = 262_144;
+
+/// The longest name kept for printing, in bytes.
+const NAME_LIMIT: usize = 256;
+
+/// An object as it is named in reports: where it was (`host:port`, or an address where no name was asked for), what
+/// path, what text. The addresses that a name had make no other object of it (`ledger::attempts`).
+pub(super) fn name(object: &Object) -> String {
+    let port = object.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let place = match (&object.host, &object.addrs[..]) {
+        (Some(host), _) if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]{port}"),
+        (Some(host), _) => format!("{host}{port}"),
+        (None, [IpAddr::V6(addr)]) => format!("[{addr}]{port}"),
+        (None, addrs) => addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",") + &port,
+    };
+    let parts = [Some(&place), object.path.as_ref(), object.text.as_ref()];
+    let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    match parts.is_empty() {
+        true => "-".to_owned(),
+        false => parts.join(" "),
+    }
+}
+
+/// How an object fared.
+#[derive(Debug, Clone)]
+pub(super) struct Tried {
+    /// The axis whose restriction refused.
+    pub(super) axis: Axis,
+    /// Its name, printable and cut.
+    pub(super) name: String,
+    /// Denials.
+    pub(super) denials: u64,
+    /// Those of them that were made after one in the same run.
+    pub(super) reattempts: u64,
+    /// Runs in which it was denied.
+    pub(super) runs: u64,
+}
+
+/// A table of objects with a bound: what a command tries may be any number of names.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    tried: HashMap<u128, Tried>,
+    /// Denials on objects beyond the bound.
+    beyond: u64,
+}
+
+impl Objects {
+    /// Counts a denial record of one run: `count` denials, of which `reattempts` came after one on the same object.
+    pub(super) fn count(&mut self, axis: Axis, object: &Object, count: u64, reattempts: u64) {
+        let name = name(object);
+        let mut hash = Sha256::new();
+        hash.update(axis.name());
+        hash.update([0]);
+        hash.update(&name);
+        let digest: [u8; 32] = hash.finalize().into();
+        let key = u128::from_le_bytes(std::array::from_fn(|at| digest[at]));
+        let new = || Tried { axis, name: cut(&name), denials: 0, reattempts: 0, runs: 1 };
+        match entry(&mut self.tried, key, RUN_CAPACITY, new) {
+            Some(tried) => {
+                tried.denials = tried.denials.saturating_add(count);
+                tried.reattempts = tried.reattempts.saturating_add(reattempts);
+            }
+            None => self.beyond = self.beyond.saturating_add(count),
+        }
+    }
+
+    /// Adds the table of another run.
+    pub(super) fn add(&mut self, other: Objects) {
+        self.beyond = self.beyond.saturating_add(other.beyond);
+        // In a fixed order, so that at the bound the same ones are kept each time.
+        let mut tried: Vec<_> = other.tried.into_iter().collect();
+        tried.sort_unstable_by_key(|(key, _)| *key);
+        for (key, one) in tried {
+            let (denials, reattempts, runs) = (one.denials, one.reattempts, one.runs);
+            let new = || Tried { denials: 0, reattempts: 0, runs: 0, ..one };
+            match entry(&mut self.tried, key, CAPACITY, new) {
+                Some(all) => {
+                    all.denials = all.denials.saturating_add(denials);
+                    all.reattempts = all.reattempts.saturating_add(reattempts);
+                    all.runs += runs;
+                }
+                None => self.beyond = self.beyond.saturating_add(denials),
+            }
+        }
+    }
+
+    /// All of them, those with most denials first.
+    pub(super) fn by_volume(&self) -> Vec<&Tried> {
+        self.sorted(|tried| tried.denials)
+    }
+
+    /// Those that were tried again, those with most re-attempts first.
+    pub(super) fn by_reattempts(&self) -> Vec<&Tried> {
+        let mut tried = self.sorted(|tried| tried.reattempts);
+        tried.retain(|tried| tried.reattempts > 0);
+        tried
+    }
+
+    /// Denials on objects that are not in the table, which was full.
+    pub(super) fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    fn sorted(&self, by: impl Fn(&Tried) -> u64) -> Vec<&Tried> {
+        let mut all: Vec<&Tried> = self.tried.values().collect();
+        all.sort_unstable_by(|a, b| by(b).cmp(&by(a)).then_with(|| (a.axis, &a.name).cmp(&(b.axis, &b.name))));
+        all
+    }
+}
+
+fn entry(
+    table: &mut HashMap<u128, Tried>,
+    key: u128,
+    capacity: usize,
+    new: impl FnOnce() -> Tried,
+) -> Option<&mut Tried> {
+    let full = table.len() >= capacity;
+    match table.entry(key) {
+        Entry::Vacant(_) if full => None,
+        Entry::Vacant(place) => Some(place.insert(new())),
+        Entry::Occupied(place) => Some(place.into_mut()),
+    }
+}
+
+fn cut(name: &str) -> String {
+    let name = printable(name);
+    let mut end = name.len().min(NAME_LIMIT);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    match end == name.len() {
+        true => name.into_owned(),
+        false => format!("{}..", &name[..end]),
+    }
+}

@@ -1,0 +1,193 @@
+//! One run, read from its ledger in one pass.
+
+use super::by_axis::ByAxis;
+use super::error::ReportError;
+use super::gate::{Exclusion, judge};
+use super::input::{Input, begins_as_ledger, open, unreadable};
+use super::objects::{Objects, name};
+use super::transcript::{Inferred, Observed};
+use crate::ledger::record::{Body, Denial, Evidence, Mechanism, Outcome, Record, Seal};
+use crate::ledger::{Verification, VerifyError, verify_each};
+use crate::policy::Axis;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+
+/// How many distinct tools of one run are told apart.
+const TOOLS_CAPACITY: usize = 4096;
+
+/// What is kept of a run.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// The ledger.
+    pub(super) path: PathBuf,
+    /// The run's identifier; none where not even the first record could be read. So for the level.
+    pub(super) id: Option<String>,
+    pub(super) level: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    /// Posture by axis.
+    pub(super) postures: BTreeMap<String, String>,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) exit_code: Option<i32>,
+    /// Why the run is not counted.
+    pub(super) exclusion: Option<Exclusion>,
+    /// Denials that enforcement observed.
+    pub(super) denials: ByAxis,
+    /// Those of them on an object that was denied before.
+    pub(super) reattempts: ByAxis,
+    /// Denials of which the ledger does not say whether they are re-attempts (`ledger::attempts::CAPACITY`).
+    pub(super) unnumbered: u64,
+    /// The object tried again most often.
+    pub(super) most_tried: Option<MostTried>,
+    /// What its transcripts add; none where it has none.
+    pub(super) inferred: Option<Inferred>,
+}
+
+/// An object and how often it was tried again in one run.
+#[derive(Debug, Clone)]
+pub(super) struct MostTried {
+    pub(super) axis: Axis,
+    pub(super) object: String,
+    pub(super) reattempts: u64,
+}
+
+/// A program whose network calls did not go through the proxy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Tool {
+    /// The thread's name; none where the source did not know it. So for the executable.
+    pub(super) comm: Option<String>,
+    pub(super) exe: Option<String>,
+}
+
+/// A run, and what it adds to tables over all runs.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    pub(super) run: Run,
+    pub(super) objects: Objects,
+    /// Denials by tool that did not use the proxy.
+    pub(super) tools: BTreeMap<Tool, u64>,
+    /// What was observed, to tell a transcript's echoes by; only where it is asked for.
+    pub(super) observed: Option<Observed>,
+}
+
+/// What reading one file came to.
+#[derive(Debug)]
+pub(super) enum Scan {
+    /// A run.
+    Run(Box<Scanned>),
+    /// The file holds something else.
+    NoLedger(PathBuf),
+}
+
+/// Reads one ledger. What can't be read to its end makes an excluded run, too; so does a file that can't be opened, but
+/// where it was named: that is an error.
+pub(super) fn scan(input: &Input, with_observed: bool) -> Result<Scan, ReportError> {
+    let mut reading = Reading::of(input, with_observed);
+    let opened = match open(&input.path) {
+        Err(cause) if input.named => return Err(unreadable("ledger", &input.path, cause)),
+        opened => opened,
+    };
+    let found = opened.and_then(|mut text| match begins_as_ledger(&mut text)? {
+        false => Ok(None),
+        true => verify_each(text, None, |record| reading.record(record)).map(Some).map_err(|error| match error {
+            VerifyError::Read { cause, .. } => cause,
+            other => io::Error::other(other),
+        }),
+    });
+    match found {
+        Ok(None) if input.named => Err(ReportError::NoLedger { path: input.path.clone() }),
+        Ok(None) => Ok(Scan::NoLedger(input.path.clone())),
+        Ok(Some(found)) => Ok(Scan::Run(Box::new(reading.end(Ok(&found))))),
+        Err(cause) => Ok(Scan::Run(Box::new(reading.end(Err(cause))))),
+    }
+}
+
+struct Reading {
+    scanned: Scanned,
+    holes: BTreeSet<Option<Axis>>,
+    seal: Option<Seal>,
+}
+
+impl Reading {
+    fn of(input: &Input, with_observed: bool) -> Reading {
+        let run = Run {
+            path: input.path.clone(),
+            id: None,
+            level: None,
+            labels: BTreeMap::new(),
+            postures: BTreeMap::new(),
+            outcome: None,
+            exit_code: None,
+            exclusion: None,
+            denials: ByAxis::default(),
+            reattempts: ByAxis::default(),
+            unnumbered: 0,
+            most_tried: None,
+            inferred: None,
+        };
+        let observed = with_observed.then(Observed::default);
+        let scanned = Scanned { run, objects: Objects::default(), tools: BTreeMap::new(), observed };
+        Reading { scanned, holes: BTreeSet::new(), seal: None }
+    }
+
+    fn record(&mut self, record: &Record) {
+        let run = &mut self.scanned.run;
+        match &record.body {
+            Body::Start(start) => {
+                run.id = Some(record.run.clone());
+                run.level = Some(record.level.clone());
+                run.labels.clone_from(&start.labels);
+                run.postures.clone_from(&start.postures);
+            }
+            Body::Denial(denial) if denial.evidence == Evidence::EnforcementObserved => self.denial(denial),
+            Body::Gap(gap) => {
+                self.holes.insert(gap.axis);
+            }
+            Body::Seal(seal) => {
+                run.outcome = Some(seal.outcome);
+                run.exit_code = seal.exit_code;
+                self.seal = Some(seal.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn denial(&mut self, denial: &Denial) {
+        let Scanned { run, objects, tools, observed } = &mut self.scanned;
+        let axis = denial.axis;
+        run.denials.add(axis, denial.count);
+        let reattempts = match denial.attempt {
+            0 => {
+                run.unnumbered = run.unnumbered.saturating_add(denial.count);
+                0
+            }
+            1 => denial.count.saturating_sub(1),
+            _ => denial.count,
+        };
+        run.reattempts.add(axis, reattempts);
+        objects.count(axis, &denial.object, denial.count, reattempts);
+        // Tries at an object are numbered from 1, so the last one's number is one more than its re-attempts.
+        let again = denial.attempt.saturating_add(denial.count).saturating_sub(2);
+        let most = run.most_tried.as_ref().map_or(0, |most| most.reattempts);
+        if denial.attempt > 0 && again > most {
+            run.most_tried = Some(MostTried { axis, object: name(&denial.object), reattempts: again });
+        }
+        if axis == Axis::Network && denial.mechanism != Mechanism::Proxy {
+            let tool = Tool { comm: denial.subject.comm.clone(), exe: denial.subject.exe.clone() };
+            let known = tools.contains_key(&tool) || tools.len() < TOOLS_CAPACITY;
+            let denials = tools.entry(if known { tool } else { Tool::default() }).or_default();
+            *denials = denials.saturating_add(denial.count);
+        }
+        if let Some(observed) = observed {
+            observed.denial(denial);
+        }
+    }
+
+    fn end(mut self, found: Result<&Verification, io::Error>) -> Scanned {
+        self.scanned.run.exclusion = match found {
+            Ok(found) => judge(found, self.seal.as_ref(), &self.holes),
+            Err(cause) => Some(Exclusion::Unreadable(cause.to_string())),
+        };
+        self.scanned
+    }
+}
