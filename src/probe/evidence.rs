@@ -54,8 +54,8 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
     let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
     let mut judged: Vec<Probe> =
         made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
-    let tried: BTreeSet<Restriction> =
-        judged.iter().filter_map(of).flat_map(|spec| spec.restrictions.clone()).collect();
+    // What is in force shows by the probes that only that restriction brings.
+    let tried: Vec<Vec<Restriction>> = judged.iter().filter_map(of).map(|spec| spec.restrictions.clone()).collect();
     for spec in &all {
         let super::operation::Operation::Evidence(operation) = &spec.operation else { continue };
         let seen = match operation {
