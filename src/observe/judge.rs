@@ -137,7 +137,8 @@ impl Judge {
         subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
     }
 
-    /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
+    /// Whether a caller is the command's own user, without capabilities, in the user and mount namespaces and at the root
+    /// that this process has: a set-id program may have given it others.
     fn is_commands(&self, caller: &Caller<'_>) -> bool {
         let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
@@ -147,9 +148,9 @@ impl Judge {
         if uids.is_empty() || !own || !bare {
             return false;
         }
-        let namespace = |of: &str| readlink(format!("/proc/{of}/ns/user").as_str());
-        let callers = caller.with_memory(|| Ok(namespace(&tid.to_string())));
-        callers.is_ok_and(|found| found.is_ok() && found == namespace("self"))
+        let entry = |of: &str, entry: &str| readlink(format!("/proc/{of}/{entry}").as_str());
+        let shared = |name: &&str| entry(&tid.to_string(), name).is_ok_and(|found| entry("self", name) == Ok(found));
+        caller.with_memory(|| Ok(["ns/user", "ns/mnt", "root"].iter().all(shared))).unwrap_or(false)
     }
 }
 
@@ -188,7 +189,7 @@ impl Looked<'_> {
             }
             Act::Capabilities(false) => Verdict::GoOn,
             Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
-            Act::Trace(pid) => match is_traceable(pid) {
+            Act::Trace(pid) => match ask::is_traceable(pid) {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },
@@ -361,14 +362,6 @@ fn has_capabilities(object: &OwnedFd) -> bool {
     let none =
         [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
     call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
-}
-
-/// Whether the kernel lets one of the command's user look into a process (ptrace(2), PTRACE_MODE_READ_FSCREDS).
-fn is_traceable(pid: i32) -> Result<(), Errno> {
-    match readlink(format!("/proc/{pid}/cwd").as_str()) {
-        Err(Errno::EACCES | Errno::EPERM) => Err(Errno::EPERM),
-        Ok(_) | Err(_) => Ok(()),
-    }
 }
 
 fn places(act: &Act) -> Vec<&Place> {
