@@ -18,6 +18,8 @@ const STEP: &str = "seccomp listener";
 pub(super) struct Peer {
     pid: Pid,
     say: OwnedFd,
+    /// The peer's end, which closes for both.
+    _hear: OwnedFd,
 }
 
 impl Peer {
@@ -27,7 +29,7 @@ impl Peer {
         let (hear, say) = pipe2(OFlag::O_CLOEXEC).map_err(failed(STEP, "pipe2"))?;
         match fork_sharing_files().map_err(failed(STEP, "fork"))? {
             Fork::Child => sys::exit_now(i32::from(pass_on(&hear, handover).is_err())),
-            Fork::Parent(pid) => Ok(Peer { pid, say }),
+            Fork::Parent(pid) => Ok(Peer { pid, say, _hear: hear }),
         }
     }
 

@@ -141,7 +141,6 @@ impl Evidence {
 
     /// Takes in some of what is there: whoever is refused without end must not keep the supervisor from all else.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
-        // Before the log: who reaches out is told before the packet goes.
         self.collect_observer(ledger)?;
         self.collect_log(ledger)?;
         self.hold_egress_while_losing(ledger)?;

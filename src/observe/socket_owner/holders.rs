@@ -63,6 +63,9 @@ impl Search {
         let mut found = Holder::Nobody;
         let Ok(entries) = read_dir("/proc") else { return Holder::Undecided };
         for entry in entries.flatten() {
+            if self.in_time().is_err() {
+                return Holder::Undecided;
+            }
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
             let Ok(owner) = entry.metadata().map(|entry| entry.uid()) else { continue };
             if owner != uid && !(owner == 0 && has_uid(pid, uid)) {
