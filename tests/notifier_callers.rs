@@ -130,8 +130,12 @@ fn arguments_that_lead_nowhere_are_the_kernels_to_refuse() {
     let fence = fence();
     let free = fence.as_nobody("callers pointers");
     let ended = fence.run(&FLAGS, "callers pointers");
-    assert_eq!(number(&free.out, "others"), 0, "{free}");
-    assert_eq!(number(&ended.said.out, "others"), 0, "{ended}");
+    let numbered = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.contains(|c: char| c.is_ascii_digit())).map(str::to_owned).collect()
+    };
+    let (free, fenced) = (numbered(&free.out), numbered(&ended.said.out));
+    let others: Vec<_> = free.iter().zip(&fenced).filter(|(a, b)| a != b).collect();
+    assert!(free.len() > 700 && free.len() == fenced.len() && others.is_empty(), "{} {others:?}", free.len());
     let found = outcomes(&ended.said.out);
     let expected = [
         ("ends-with-its-page", "EROFS"),
@@ -177,29 +181,21 @@ fn it_may_have_filters_and_no_listener() {
 fn the_observer_is_out_of_its_reach() {
     let fence = fence();
     // Each attempt is one that a process may make on another of its user.
-    let live = fence.as_nobody("sleep 60 & callers attack $!; kill -9 $!");
+    let live = fence.as_nobody("callers attack 0");
     let passes = outcomes(&live.out).values().filter(|outcome| **outcome == "ok").count();
     assert!(passes > 30, "{live}");
     let mut run =
         Run::start(&fence, &FLAGS, "echo ready; read observer; callers attack $observer; mkdir /usr/after; echo end");
     assert_eq!(run.line(), "ready");
     let observer = run.observer();
-    let before = scheduling(observer);
     std::io::Write::write_all(&mut run.stdin.as_ref().expect("piped"), format!("{observer}\n").as_bytes())
         .expect("write");
     let ended = run.finish(&fence);
     let passed: Vec<_> =
         outcomes(ended.said.out.trim_end_matches("end\n")).into_iter().filter(|(_, o)| *o == "ok").collect();
-    // The limits of another may be read by nobody; that it exists may be known.
-    assert_eq!(passed, [], "{ended} {before}");
+    assert_eq!(passed, [], "{ended}");
     assert_whole(&ended);
     assert!(ended.denials().iter().any(|denial| denial.object.path.as_deref() == Some("/usr/after")), "{ended}");
-}
-
-/// What the scheduler knows of a process: policy, nice value, processors.
-fn scheduling(pid: i32) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    status.lines().filter(|line| line.starts_with("Uid") || line.starts_with("Cpus_allowed")).collect()
 }
 
 #[test]

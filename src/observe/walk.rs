@@ -85,7 +85,8 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
             let prefix = format!("/proc/self/fd/{}", held.as_raw_fd());
             (held.try_clone().map_err(|_| Errno::EMFILE)?, text.strip_prefix(prefix.as_bytes()).unwrap_or_default())
         }
-        None => match caller_base(caller, text) {
+        // Where a caller is known not to be dumpable its bases are held, and such a spelling is its own.
+        None => match caller_base(caller, text).filter(|_| !caller.is_closed()) {
             Some((base, rest)) => (pinned(nix::fcntl::AT_FDCWD, base, true)?, rest),
             None => (pinned(nix::fcntl::AT_FDCWD, b"/", true)?, text),
         },

@@ -34,13 +34,19 @@ static void say(const char *what, long returned) {
     fflush(stdout);
 }
 
+static void say_number(const char *what, long number, unsigned of, long returned) {
+    char name[64];
+    int before = errno;
+    snprintf(name, sizeof name, "%s-%ld-%u", what, number, of);
+    errno = before;
+    say(name, returned);
+}
+
 static double now(void) {
     struct timespec at;
     clock_gettime(CLOCK_MONOTONIC, &at);
     return at.tv_sec + at.tv_nsec / 1e9;
 }
-
-static int numbers(const char *text) { return text && *text >= '0' && *text <= '9'; }
 
 /* `others PID TREE`: by every spelling, into the file system that another process has, as one who is not dumpable. */
 static void others(const char *pid, const char *tree) {
@@ -149,31 +155,27 @@ static void pointers(void) {
     static const long calls[] = {SYS_open, SYS_creat, SYS_mkdir, SYS_rmdir, SYS_unlink, SYS_chmod, SYS_chown, SYS_lchown,
                                  SYS_truncate, SYS_utime, SYS_utimes, SYS_mknod, SYS_rename, SYS_link, SYS_symlink,
                                  SYS_execve, SYS_setxattr, SYS_removexattr, SYS_swapon, SYS_chroot, SYS_acct};
-    long others = 0;
     for (unsigned i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
-        for (unsigned c = 0; c < sizeof calls / sizeof *calls; c++) {
-            long made = syscall(calls[c], nowhere[i], calls[c] == SYS_open ? (uint64_t)O_WRONLY : nowhere[i], nowhere[i], 0, 0);
-            /* acct(NULL), utimes and the like of nothing are refused for other reasons. */
-            others += made >= 0 || (errno != EFAULT && errno != EPERM);
-        }
+        uint64_t to = nowhere[i];
+        for (unsigned c = 0; c < sizeof calls / sizeof *calls; c++)
+            say_number("call", calls[c], i, syscall(calls[c], to, calls[c] == SYS_open ? (uint64_t)O_WRONLY : to, to, 0, 0));
         static const long at[] = {SYS_openat, SYS_mkdirat, SYS_unlinkat, SYS_fchmodat, SYS_fchownat, SYS_mknodat, SYS_openat2,
-                                  SYS_execveat, 452, 469};
-        for (unsigned c = 0; c < sizeof at / sizeof *at; c++) {
-            long made = syscall(at[c], AT_FDCWD, nowhere[i], at[c] == SYS_openat ? (uint64_t)O_WRONLY : 0, 24, 0, 0);
-            others += made >= 0 || (errno != EFAULT && errno != EINVAL);
-        }
+                                  SYS_execveat, SYS_utimensat, SYS_linkat, SYS_renameat2, SYS_symlinkat, 452, 463, 469};
+        for (unsigned c = 0; c < sizeof at / sizeof *at; c++)
+            say_number("at", at[c], i, syscall(at[c], AT_FDCWD, to, at[c] == SYS_openat ? (uint64_t)O_WRONLY : to, 24, 0, 0));
         int fd = socket(AF_INET, SOCK_DGRAM, 0);
         for (socklen_t length = 0; length < 300; length += 37) {
-            others += !connect(fd, (void *)(uintptr_t)nowhere[i], length) || (errno != EFAULT && errno != EINVAL);
-            others += sendto(fd, "x", 1, 0, (void *)(uintptr_t)nowhere[i], length) >= 0 && nowhere[i];
-            others += !bind(fd, (void *)(uintptr_t)nowhere[i], length) || (errno != EFAULT && errno != EINVAL);
+            say_number("connect", length, i, connect(fd, (void *)(uintptr_t)to, length));
+            say_number("bind", length, i, bind(fd, (void *)(uintptr_t)to, length));
+            if (to)
+                say_number("send", length, i, sendto(fd, "x", 1, 0, (void *)(uintptr_t)to, length));
         }
         close(fd);
-        others += !syscall(SYS_capset, nowhere[i], nowhere[i]);
-        others += syscall(SYS_bpf, 0, nowhere[i], 64) >= 0;
-        others += syscall(SYS_perf_event_open, nowhere[i], 0, -1, -1, 0) >= 0;
+        say_number("capset", 0, i, syscall(SYS_capset, to, to));
+        say_number("bpf", 0, i, syscall(SYS_bpf, 0, to, 64));
+        say_number("perf", 0, i, syscall(SYS_perf_event_open, to, 0, -1, -1, 0));
+        say_number("readv", 0, i, syscall(SYS_process_vm_readv, getpid(), to, 1, to, 1, 0));
     }
-    printf("others %ld\n", others);
     strcpy(ends, "/usr/ends");
     say("ends-with-its-page", mkdir(ends, 0700));
     memset(ends, 'a', sizeof "/usr/ends");
@@ -197,7 +199,8 @@ static volatile sig_atomic_t handled;
 static void handle(int signal) { (void)signal, handled++; }
 
 static void signals(void) {
-    struct sigaction action = {.sa_handler = handle};
+    /* What the kernel gives up before anyone has looked at it, it begins again. */
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, 0), sigaction(SIGTERM, &action, 0);
     struct itimerval every = {{0, 2000}, {0, 2000}};
     setitimer(ITIMER_REAL, &every, 0);
@@ -248,17 +251,35 @@ static void listener(void) {
 }
 
 /* `attack PID`: all that one process may try on another. */
-static void attack(pid_t pid) {
+static pid_t fixed, standing;
+
+/* Who is attacked: for `attack 0` a child, a new one each time. */
+static pid_t target(void) {
+    if (fixed)
+        return fixed;
+    if (standing)
+        kill(standing, SIGKILL), waitpid(standing, 0, 0);
+    standing = fork();
+    if (!standing)
+        for (;;)
+            pause();
+    return standing;
+}
+#define pid target()
+
+static void attack(pid_t of) {
     char what[32], path[64];
+    fixed = of;
     static const int signals[] = {0, SIGKILL, SIGSTOP, SIGCONT, SIGTERM, SIGINT, SIGUSR1, SIGSEGV, SIGCHLD, 34};
     for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++) {
         snprintf(what, sizeof what, "kill-%d", signals[i]), say(what, kill(pid, signals[i]));
-        snprintf(what, sizeof what, "tgkill-%d", signals[i]), say(what, syscall(SYS_tgkill, pid, pid, signals[i]));
+        pid_t one = target();
+        snprintf(what, sizeof what, "tgkill-%d", signals[i]), say(what, syscall(SYS_tgkill, one, one, signals[i]));
     }
     siginfo_t info = {.si_code = SI_QUEUE};
     say("sigqueue", syscall(SYS_rt_sigqueueinfo, pid, SIGUSR1, &info));
+    say("pidfd-signal", syscall(SYS_pidfd_send_signal, syscall(SYS_pidfd_open, pid, 0), SIGKILL, 0, 0));
     int pidfd = syscall(SYS_pidfd_open, pid, 0);
-    say("pidfd-signal", syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, 0, 0));
     for (int fd = 0; fd < 12; fd++)
         snprintf(what, sizeof what, "getfd-%d", fd), say(what, syscall(SYS_pidfd_getfd, pidfd, fd, 0));
     say("attach", ptrace(PTRACE_ATTACH, pid, 0, 0));
@@ -267,10 +288,11 @@ static void attack(pid_t pid) {
                                   "cwd/", "root/", "exe", "ns/user", "timerslack_ns", "coredump_filter", "pagemap"};
     for (unsigned i = 0; i < sizeof files / sizeof *files; i++) {
         char byte;
-        snprintf(path, sizeof path, "/proc/%d/%s", pid, files[i]);
+        int length = snprintf(path, sizeof path, "/proc/%d/", pid);
+        strcpy(path + length, files[i]);
         int fd = open(path, strstr("mem clear_refs oom_score_adj timerslack_ns coredump_filter", files[i]) ? O_WRONLY : O_RDONLY);
         /* The files of /proc that open for all are refused when they are read. */
-        say(path + 6 + snprintf(0, 0, "%d", pid) + 1, fd < 0 || strstr("cwd/ root/ exe fd", files[i]) ? fd : read(fd, &byte, 1) > 0 ? 0 : -1);
+        say(files[i], fd < 0 || strstr("cwd/ root/ exe fd", files[i]) ? fd : read(fd, &byte, 1) > 0 ? 0 : -1);
         close(fd);
     }
     char byte;
@@ -287,13 +309,17 @@ static void attack(pid_t pid) {
     say("scheduler", sched_setscheduler(pid, SCHED_IDLE, &(struct sched_param){0}));
     say("priority", setpriority(PRIO_PROCESS, pid, 19));
     say("io-priority", syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, pid, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)));
+    pidfd = syscall(SYS_pidfd_open, pid, 0);
     say("advise", syscall(SYS_process_madvise, pidfd, &theirs, 1, MADV_COLD, 0));
     say("compare", syscall(SYS_kcmp, pid, getpid(), 0, 0, 0));
     say("robust-list", syscall(SYS_get_robust_list, pid, &ours, &theirs));
     unsigned long nodes = 1;
     say("migrate", syscall(SYS_migrate_pages, pid, 8 * sizeof nodes, &nodes, &nodes));
-    say("group", setpgid(pid, getpid()));
+    if (standing)
+        kill(standing, SIGKILL);
 }
+#undef pid
+
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
@@ -304,7 +330,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "pointers")) pointers();
     else if (!strcmp(what, "signals")) signals();
     else if (!strcmp(what, "listener")) listener();
-    else if (!strcmp(what, "attack") && numbers(one)) attack(atoi(one));
+    else if (!strcmp(what, "attack")) attack(atoi(one));
     else return 2;
     return 0;
 }
