@@ -184,6 +184,8 @@ const SYS_FILE_SETATTR: libc::c_long = 469;
 
 /// A call that needs a capability. One that goes through without it is undone where it made something, and not answered.
 pub fn again(number: libc::c_long, values: &[Value]) -> Answer {
+    let Some(values) = as_ours(number, values) else { return Answer::Untouched };
+    let values = values.as_slice();
     let mut texts = Vec::new();
     let mut memories = Vec::new();
     for value in values {
@@ -214,6 +216,47 @@ pub fn again(number: libc::c_long, values: &[Value]) -> Answer {
     match call_for_fd(number, arguments) {
         Err(errno) if is_refusal(errno) => Answer::Refused(errno),
         Ok(_) | Err(_) => Answer::Untouched,
+    }
+}
+
+/// The values with which a call means for this process what it means for its caller; `None` where that cannot be had.
+fn as_ours(number: libc::c_long, values: &[Value]) -> Option<Vec<Value>> {
+    let mut values = values.to_vec();
+    match (number, values.as_mut_slice()) {
+        // Its attributes hold addresses, to which the kernel writes, and descriptors: only where the kernel refuses all
+        // that has neither can this process make the call.
+        (libc::SYS_bpf, _) if !is_bpf_closed() => return None,
+        (libc::SYS_perf_event_open, [Value::Memory(attributes), Value::Number(pid), ..]) => {
+            // It must never fire here: a breakpoint can send a signal.
+            const DISABLED: u8 = 1;
+            if let Some(flags) = attributes.get_mut(PERF_FLAGS) {
+                *flags |= DISABLED;
+            }
+            // Whom the command may trace it may measure, and this process itself, which stands in for it (ptrace(2)).
+            if *pid as i32 > 0 && is_traceable(*pid as i32).is_ok() {
+                *pid = 0;
+            }
+        }
+        // Which mount is looked at after the capability; the number is one of the caller's descriptors.
+        (libc::SYS_open_by_handle_at, [Value::Number(mount), ..]) => *mount = libc::AT_FDCWD as u64,
+        _ => {}
+    }
+    Some(values)
+}
+
+/// Where the flags begin in `struct perf_event_attr`, `disabled` being the first (perf_event_open(2)).
+const PERF_FLAGS: usize = if cfg!(target_endian = "little") { 40 } else { 47 };
+
+/// Whether bpf(2) is for the privileged alone (proc_sys_kernel(5), `unprivileged_bpf_disabled`).
+fn is_bpf_closed() -> bool {
+    procfs::read("/proc/sys/kernel/unprivileged_bpf_disabled").is_ok_and(|told| told.trim() != "0")
+}
+
+/// Whether the kernel lets one of the command's user look into a process (ptrace(2), PTRACE_MODE_READ_FSCREDS).
+pub fn is_traceable(pid: i32) -> Result<(), Errno> {
+    match nix::fcntl::readlink(format!("/proc/{pid}/cwd").as_str()) {
+        Err(Errno::EACCES | Errno::EPERM) => Err(Errno::EPERM),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the registers of a stopped call to what it asks for.
 
 use super::act::{Act, Address, Base, Change, Made, Place, Value};
-use super::caller::{Caller, PATH_MAX, Unread, asks_for_base};
+use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};
 use super::calls::Structures;
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Debug)]
 pub struct Call<'a> {
     /// Who is stopped.
-    pub caller: &'a Caller,
+    pub caller: &'a dyn Memory,
     /// The registers of the native call.
     pub arguments: [u64; 6],
     /// What the pointers point to.
@@ -196,7 +196,7 @@ pub fn link(call: &Call<'_>) -> Decoded {
 
 /// linkat(2).
 pub fn linkat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW as u64 != 0;
     // Of an empty path the kernel asks for a capability or the very credentials of the opener, and says ENOENT.
     if asks_for_base(flags) {
@@ -232,12 +232,21 @@ pub fn rmdir(call: &Call<'_>) -> Decoded {
 
 /// unlinkat(2).
 pub fn unlinkat(call: &Call<'_>) -> Decoded {
+    known(call.arguments[2], libc::AT_REMOVEDIR)?;
     Ok(Act::Remove(call.path_at(0, 1, false, false)?, call.int(2) & libc::AT_REMOVEDIR != 0))
 }
 
 fn changed(at: Place, change: Change) -> Decoded {
     Ok(Act::Change(at, change))
 }
+
+/// The flags of an *at call, if it knows them all: others are EINVAL before anything is looked at.
+fn known(flags: u64, all: i32) -> Result<u64, Unread> {
+    if flags as u32 & !(all as u32) == 0 { Ok(flags) } else { Err(Unread::Form) }
+}
+
+/// The flags that most of them take.
+const AT_FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
 
 fn follows(flags: u64) -> bool {
     flags & libc::AT_SYMLINK_NOFOLLOW as u64 == 0
@@ -260,7 +269,7 @@ pub fn fchmodat(call: &Call<'_>) -> Decoded {
 
 /// fchmodat2, Linux 6.6.
 pub fn fchmodat2(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[3];
+    let flags = known(call.arguments[3], AT_FLAGS)?;
     changed(call.path_at(0, 1, follows(flags), asks_for_base(flags))?, Change::Mode(call.word(2)))
 }
 
@@ -281,7 +290,7 @@ pub fn fchown(call: &Call<'_>) -> Decoded {
 
 /// fchownat(2).
 pub fn fchownat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     changed(at, Change::Owner(call.word(2), call.word(3)))
 }
@@ -317,8 +326,9 @@ pub fn futimesat(call: &Call<'_>) -> Decoded {
 
 /// utimensat(2): nanoseconds; without a path the descriptor's own file.
 pub fn utimensat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[3];
-    let at = call.path_at(0, 1, follows(flags), call.arguments[1] == 0 || asks_for_base(flags))?;
+    let flags = known(call.arguments[3], AT_FLAGS)?;
+    let is_base = call.arguments[1] == 0 && flags == 0 && call.int(0) != libc::AT_FDCWD;
+    let at = call.path_at(0, 1, follows(flags), is_base || asks_for_base(flags))?;
     changed(at, Change::Times(call.two_times(2)?))
 }
 
@@ -350,7 +360,7 @@ pub fn fsetxattr(call: &Call<'_>) -> Decoded {
 /// setxattrat, Linux 6.13: value, size and flags stand in a structure.
 pub fn setxattrat(call: &Call<'_>) -> Decoded {
     const SIZE: usize = 16;
-    let flags = call.arguments[2];
+    let flags = known(call.arguments[2], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     let name = call.caller.string(call.arguments[3], XATTR_NAME_MAX)?;
     if (call.arguments[5] as usize) < SIZE {
@@ -389,7 +399,7 @@ pub fn fremovexattr(call: &Call<'_>) -> Decoded {
 
 /// removexattrat, Linux 6.13.
 pub fn removexattrat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[2];
+    let flags = known(call.arguments[2], AT_FLAGS)?;
     remove_xattr(call, call.path_at(0, 1, follows(flags), asks_for_base(flags))?, 3)
 }
 
@@ -413,7 +423,7 @@ pub fn ioctl(call: &Call<'_>) -> Decoded {
 
 /// file_setattr, Linux 6.17.
 pub fn file_setattr(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     match call.arguments[3] as usize {
         size @ 1..=AGAIN_MAX => changed(at, Change::FileAttributes(call.caller.bytes(call.arguments[2], size)?)),
@@ -474,9 +484,12 @@ pub fn execve(call: &Call<'_>) -> Decoded {
     Ok(Act::Execute(call.path(0, true)?))
 }
 
+/// Linux 6.14: whether it could be executed is all that is asked.
+const AT_EXECVE_CHECK: i32 = 0x10000;
+
 /// execveat(2).
 pub fn execveat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], AT_FLAGS | AT_EXECVE_CHECK)?;
     Ok(Act::Execute(call.path_at(0, 1, follows(flags), asks_for_base(flags))?))
 }
 

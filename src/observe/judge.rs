@@ -25,7 +25,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::Pid;
 use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -68,9 +68,9 @@ pub struct Judge {
 
 impl Judge {
     /// Judges one call.
-    pub fn judge(&self, notification: &Notification) -> Verdict {
-        let tid = Pid::from_raw(notification.tid as i32);
-        let caller = Caller::new(tid, self.may_open);
+    pub fn judge(&self, listener: BorrowedFd<'_>, notification: &Notification) -> Verdict {
+        let caller = Caller::new(listener, notification, self.may_open);
+        let tid = caller.tid;
         match self.calls.find(&notification.call) {
             Known::Abi => {
                 let object = format!("call {} of {:#x}", notification.call.number, notification.call.arch);
@@ -151,8 +151,9 @@ impl Judge {
         subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
     }
 
-    /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
-    fn is_commands(&self, caller: &Caller) -> bool {
+    /// Whether a caller is the command's own user, without capabilities, in the user and mount namespaces and at the root
+    /// that this process has: a set-id program may have given it others.
+    fn is_commands(&self, caller: &Caller<'_>) -> bool {
         let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
         let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
@@ -161,9 +162,9 @@ impl Judge {
         if uids.is_empty() || !own || !bare {
             return false;
         }
-        let namespace = |of: &str| readlink(format!("/proc/{of}/ns/user").as_str());
-        let callers = caller.with_memory(|| Ok(namespace(&tid.to_string())));
-        callers.is_ok_and(|found| found.is_ok() && found == namespace("self"))
+        let entry = |of: &str, entry: &str| readlink(format!("/proc/{of}/{entry}").as_str());
+        let shared = |name: &&str| entry(&tid.to_string(), name).is_ok_and(|found| entry("self", name) == Ok(found));
+        caller.with_memory(|| Ok(["ns/user", "ns/mnt", "root"].iter().all(shared))).unwrap_or(false)
     }
 }
 
@@ -172,7 +173,7 @@ pub(super) struct Looked<'a> {
     pub(super) judge: &'a Judge,
     pub(super) watched: &'a Watched,
     number: nix::libc::c_long,
-    pub(super) caller: &'a Caller,
+    pub(super) caller: &'a Caller<'a>,
     pub(super) call: Call<'a>,
 }
 
@@ -209,7 +210,7 @@ impl<'a> Looked<'a> {
             }
             Act::Capabilities(false) => Verdict::GoOn,
             Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
-            Act::Trace(pid) => match is_traceable(pid) {
+            Act::Trace(pid) => match ask::is_traceable(pid) {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },
@@ -261,6 +262,7 @@ impl<'a> Looked<'a> {
         let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
         let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
+        let hidden = found.iter().flatten().any(|found| found.hidden);
         if by_self {
             names = found
                 .into_iter()
@@ -272,6 +274,8 @@ impl<'a> Looked<'a> {
         if expected == Expected::Passes {
             return Ok(Verdict::GoOn);
         }
+        // What is done from here on is done with what was read.
+        self.caller.still_waits()?;
         let answer = self.ask(act, &names)?;
         Ok(match answer {
             Answer::Untouched => Verdict::GoOn,
@@ -280,8 +284,8 @@ impl<'a> Looked<'a> {
                 let Act::Open { flags, .. } = act else { return Ok(Verdict::GoOn) };
                 Verdict::Opened(file, flags & nix::libc::O_CLOEXEC as u64 != 0)
             }
-            // The descriptors of a caller that is not dumpable are closed to all but itself.
-            Answer::Refused(_) if by_self && self.caller.is_closed() => Verdict::Unknown(format!(
+            // The caller may see more than this process.
+            Answer::Refused(_) if hidden => Verdict::Unknown(format!(
                 "{}: its caller is not dumpable and names itself {:?}",
                 self.watched.call, targets
             )),
@@ -379,14 +383,6 @@ fn has_capabilities(object: &OwnedFd) -> bool {
     let none =
         [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
     call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
-}
-
-/// Whether the kernel lets one of the command's user look into a process (ptrace(2), PTRACE_MODE_READ_FSCREDS).
-fn is_traceable(pid: i32) -> Result<(), Errno> {
-    match readlink(format!("/proc/{pid}/cwd").as_str()) {
-        Err(Errno::EACCES | Errno::EPERM) => Err(Errno::EPERM),
-        Ok(_) | Err(_) => Ok(()),
-    }
 }
 
 fn places(act: &Act) -> Vec<&Place> {

@@ -1,9 +1,9 @@
 //! The observer process: the command's own confinement, less the listener and less the end of the namespaces' say about who
 //! may signal whom. It takes the listener of each confined child and answers it to its end.
 //!
-//! It holds no privilege but SYS_PTRACE, and that only while it reads a caller that is not dumpable. Its effective ids are
-//! the command's, by which the kernel judges access to files; its real and saved uid are the run's own, so that the command
-//! can neither signal nor trace it (kill(2), ptrace(2)).
+//! It holds no privilege but SYS_PTRACE, and that only while it looks at a caller. Its file system ids are the command's, by
+//! which the kernel judges access to files; its other uids are the run's own, so that the command can neither signal, trace,
+//! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 use super::calls::Calls;
 use super::judge::{Judge, Verdict};
@@ -197,7 +197,7 @@ impl Service {
 
     fn answer(&self, listener: BorrowedFd<'_>, notification: &Notification) -> bool {
         let id = notification.id;
-        let verdict = self.judge.judge(notification);
+        let verdict = self.judge.judge(listener, notification);
         // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
         let recorded = match &verdict {
             Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
@@ -217,9 +217,9 @@ impl Service {
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {
                 match notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec) {
-                    // The caller's table of descriptors is full, or as full as it may get: it still waits.
-                    Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => notify::refuse(listener, id, errno),
-                    answered => answered,
+                    // The caller's table of descriptors is full (EMFILE), which is for the caller to hear.
+                    Err(errno) if errno != Errno::ENOENT => notify::refuse(listener, id, errno),
+                    given => given,
                 }
             }
         };

@@ -105,7 +105,7 @@ fn set_option(looked: &Looked<'_>, arguments: &[u64; 6], value: &[u8]) -> Result
     // A length that is none is for the kernel to refuse.
     let length = if length < 0 { u64::from(length as u32) } else { value.len() as u64 };
     let process = threads::process_of(looked.caller.tid).ok_or(Unread::Gone)?;
-    let socket = match looked.caller.with_memory(|| Ok(duplicate_of(process, socket)))? {
+    let socket = match looked.caller.with_memory(|| Ok(duplicate_of(looked.caller.tid, process, socket)))? {
         Ok(socket) => socket,
         Err(Errno::EBADF) => return Ok(Some(Verdict::RefuseSilently(Errno::EBADF))),
         // Without SYS_PTRACE the descriptors of others are not to be had.
