@@ -19,7 +19,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
     let Command::Run(args) = cli(
         "run --policy non-root --network restricted --filesystem locked --privilege locked --allow-host a.test \
          --allow-host *.b.test:8443 --trust-range 10.1.0.0/16 --loopback 3000,80 --writable /data/ --read-only /app/.git \
-         --workspace /srv/w --workdir /srv/w/sub --user 1000:1001 --control-plane-port 8901 --harness codex \
+         --workspace /srv/w --workdir /srv/w/sub --user 1000:1001 --control-plane-port 8901 --abi i386 --harness codex \
          --env-pass LD_PRELOAD --env-drop SECRET --clear-env --ledger fd:7 --ledger degrade --label a=1 --label b=x=y \
          --json-status-fd 3 --leftovers keep -- sh -c --network",
     ) else {
@@ -31,7 +31,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
         "network = \"restricted\"\nfilesystem = \"locked\"\nprivilege = \"locked\"\n\
          allow-host = [\"a.test\", \"*.b.test:8443\"]\ntrust-range = [\"10.1.0.0/16\"]\nloopback = [80, 3000]\n\
          writable = [\"/data\"]\nread-only = [\"/app/.git\"]\nworkspace = \"/srv/w\"\nworkdir = \"/srv/w/sub\"\n\
-         user = \"1000:1001\"\ncontrol-plane-port = [8901]\nharness = \"codex\"\nenv-pass = [\"LD_PRELOAD\"]\n\
+         user = \"1000:1001\"\ncontrol-plane-port = [8901]\nabi = [\"i386\"]\nharness = \"codex\"\nenv-pass = [\"LD_PRELOAD\"]\n\
          env-drop = [\"SECRET\"]\nclear-env = true\nledger = \"degrade\"\nleftovers = \"keep\"\n"
     );
     assert_eq!(args.policy.ledger_place(), Some(&LedgerPlace::Descriptor(7)));

@@ -4,6 +4,7 @@
 pub mod describe;
 pub mod rung;
 
+use crate::confine::abi;
 use crate::host::{Facts, PathFact, workspaces};
 use crate::install::account::{ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
@@ -130,6 +131,11 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
     };
     if policy.privilege.posture > Posture::Open && policy.privilege.control_plane_ports.is_empty() {
         notes.push("no control-plane port is named, so none is refused: --control-plane-port".into());
+    }
+    if !policy.privilege.abi.is_empty() {
+        let open = policy.privilege.posture > Posture::Open && abi::tables(&policy.privilege.abi).len() > 1;
+        let effect = if open { "the i386 entry is open, filtered as the machine's own" } else { "it has no effect" };
+        notes.push(format!("abi i386: {effect}"));
     }
     if identity.is_some() && facts.databases.passwd.is_none() {
         notes.push("the image has no /etc/passwd: the command's account is a number only".into());

@@ -128,10 +128,14 @@ fn said(denial: &Denial) -> Wanted {
 }
 
 /// Runs the script's tree `a` under ringfence, and then its tree `b` beside it without the notifier: the outcomes of both.
-fn both(fence: &Fence, user: u32) -> (Ended, BTreeMap<usize, (u32, String)>, BTreeMap<usize, (u32, String)>) {
+fn both(
+    fence: &Fence,
+    flags: &[&str],
+    user: u32,
+) -> (Ended, BTreeMap<usize, (u32, String)>, BTreeMap<usize, (u32, String)>) {
     let script = format!("echo $$; bash {LIBRARY}/a; read line");
     let id = format!("{user}:{user}");
-    let flags = ["--policy", "nist-high", "--user", &id, "--read-only", "/app/kept-a", "--read-only", "/app/kept-b"];
+    let flags: Vec<&str> = flags.iter().copied().chain(["--user", &id]).collect();
     let (mut command, ledger) = fence.command(&flags, &["bash", "-c", &script]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = fence.world.spawn(command).expect("ringfence starts");
@@ -153,16 +157,28 @@ fn both(fence: &Fence, user: u32) -> (Ended, BTreeMap<usize, (u32, String)>, BTr
 
 #[test]
 fn each_forbidden_act_is_one_record_and_no_errno_is_another_for_it() {
+    let flags = ["--policy", "nist-high", "--read-only", "/app/kept-a", "--read-only", "/app/kept-b"];
+    hold(&flags, false, count());
+}
+
+#[test]
+fn where_only_privilege_is_restricted_the_same_holds() {
+    hold(&["--policy", "non-root"], true, count() / 2);
+}
+
+/// Holds that under a policy each forbidden act of a script is recorded, no other is, and each gives the errno that is
+/// written down, with and without the notifier.
+fn hold(flags: &[&str], only_privilege: bool, count: usize) {
     let seed = seed();
     eprintln!("ACTS_SEED={seed}");
     let user = own_user();
-    let mut acts = script::draw(seed, count(), &Setting::of_this_kernel(user));
+    let mut acts = script::draw(seed, count, &Setting::of_this_kernel(user, only_privilege));
     if let Ok(only) = env::var("ACTS_ONLY") {
         acts.retain(|act| act.what.starts_with(&only));
     }
     let fence = Fence::new();
     furnished(&fence, &acts, user);
-    let (ended, with, without) = both(&fence, user);
+    let (ended, with, without) = both(&fence, flags, user);
     let mut recorded: BTreeMap<(Wanted, Option<u32>), Vec<&Denial>> = BTreeMap::new();
     for denial in ended.denials() {
         let wanted = said(denial);

@@ -190,10 +190,11 @@ fn a_pipeline_ends_with_the_commands_own_output() {
     assert_eq!((said.out.as_str(), said.code), ("out\nthe other pipe ended\nstatus=0\n", Some(0)), "{said}");
     assert!(since.elapsed() < PATIENCE / 4, "{:?}", since.elapsed());
     assert!(!fence.world.processes().is_empty(), "it was kept");
-    for pid in fence.world.processes() {
-        if std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n") {
-            send(pid as i32, Signal::SIGKILL);
-        }
+    let sleeps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
+    // The command may have ended before what it left has executed its program.
+    until("what was kept to be what it will be", || fence.world.processes().iter().any(sleeps));
+    for pid in fence.world.processes().into_iter().filter(sleeps) {
+        send(pid as i32, Signal::SIGKILL);
     }
     wait_for_seal(&fence, &ledger);
 }

@@ -112,6 +112,8 @@ fn facts_mechanisms_and_lacks_are_told() {
     assert!(texts(&found["notes"]).iter().any(|note| note.contains("no control-plane port is named")), "{found:#}");
     let found = plan(&fence, &["--policy", "nist-high", "--control-plane-port", "1234"]);
     assert!(!texts(&found["notes"]).iter().any(|note| note.contains("control-plane port")), "{found:#}");
+    let found = plan(&fence, &["--policy", "nist-high", "--abi", "i386"]);
+    assert!(texts(&found["notes"]).iter().any(|note| note.starts_with("abi i386: ")), "{found:#}");
     let found = plan(&fence, &["--policy", "control"]);
     assert_eq!((&found["user"], &found["restrictions"]), (&Value::Null, &Value::Array(Vec::new())));
 }

@@ -256,3 +256,32 @@ fn every_flag_is_described() {
         assert!(text.contains(&format!("| `{reason}` |")), "docs/report.md lacks {reason}");
     }
 }
+
+#[test]
+fn what_a_killed_run_had_counted_and_not_written_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    write(&path, Run { end: End::Unsealed, ..run("nist-high", &[], vec![host("x.test"); 50]) });
+    let written = fs::read_to_string(&path).unwrap().lines().count();
+    assert!(written < 51 && dir.path().join("run.counts").exists(), "{written} records");
+    let report = json(&[dir.path().to_str().unwrap()]);
+    assert_eq!(report["total"]["denials_in_excluded"]["network"], 50);
+    assert_eq!(report["runs"][0]["reattempts"]["network"], 49);
+    assert!(printed(&[path.to_str().unwrap()]).contains(", 50 denials: there is no seal"));
+}
+
+#[test]
+fn the_largest_persistence_counts_all_tries_at_an_object() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two programs at one object, above the rate at which denials are written one by one: folds stand side by side.
+    let other = |n: u64| if n.is_multiple_of(2) { Some(("a", "/bin/a")) } else { Some(("b", "/bin/b")) };
+    let denials = (0..200).map(|n| packet("10.0.0.9", 80, other(n))).collect();
+    write(&dir.path().join("run.jsonl"), run("nist-high", &[], denials));
+    let report = json(&[dir.path().to_str().unwrap()]);
+    let largest = &report["persistence"]["largest"];
+    assert_eq!((&largest["reattempts"], &largest["object"]), (&json!(199), &json!("10.0.0.9:80")));
+    assert_eq!(
+        report["tools"].as_array().unwrap().iter().map(|of| of["denials"].clone()).collect::<Vec<_>>(),
+        [100, 100]
+    );
+}

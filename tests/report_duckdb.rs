@@ -36,6 +36,11 @@ fn generate(dir: &Path) {
             let denial = match which {
                 0 | 1 => host(&format!("h{}.test", numbers.below(9))),
                 2 => packet(["10.0.0.9", "fd00::9"][numbers.below(2) as usize], 53, Some(("dig", "/usr/bin/dig"))),
+                3 if numbers.below(2) == 0 => {
+                    let mut link = path(Axis::Filesystem, "/tmp/a", "EROFS");
+                    link.object.to = Some("/usr/a".into());
+                    link
+                }
                 3 => packet("10.0.0.8", 80, None),
                 _ => path(Axis::Filesystem, &format!("/usr/share/{}", numbers.below(5)), "EROFS"),
             };

@@ -1,5 +1,6 @@
 //! Confinement of a freshly forked child, in a fixed order, each step read back: the command and every probe take the very same.
 
+pub mod abi;
 pub mod exec;
 pub mod landlock;
 mod listener;

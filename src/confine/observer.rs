@@ -2,30 +2,50 @@
 
 use super::{ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
 use crate::sys::{self, CapabilitySets};
+use nix::errno::Errno;
 use nix::libc;
-use nix::unistd::{Uid, getresgid, getresuid, setresgid, setresuid};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::unistd::{Uid, getresgid, getresuid, setfsuid, setresgid, setresuid};
 
 /// CAP_SYS_PTRACE (capabilities(7)).
 const SYS_PTRACE: u64 = 1 << 19;
+/// CAP_SETUID.
+const SETUID: u64 = 1 << 7;
+
+/// The caller's limits are the command's to meet: threads and descriptors of this process are bounded by its own code.
+fn free_of_limits() -> Result<(), ConfineError> {
+    let (_, descriptors) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("observer", "getrlimit"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, descriptors, descriptors).map_err(failed("observer", "setrlimit"))?;
+    match setrlimit(Resource::RLIMIT_NPROC, RLIM_INFINITY, RLIM_INFINITY) {
+        // Without SYS_RESOURCE the limit stays; a thread that cannot be had is told of.
+        Ok(()) | Err(Errno::EPERM) => Ok(()),
+        Err(errno) => Err(failed("observer", "setrlimit")(errno)),
+    }
+}
 
 impl Confinement {
     /// Confines the calling process, which must have one thread, so that the kernel judges its access to files as the
-    /// command's: its effective ids, no groups, no capabilities. Its real and saved uid are `own`, by which it is nobody's to
-    /// signal or trace. Returns whether SYS_PTRACE could be kept, in the permitted set.
+    /// command's: its file system ids, no groups, no capabilities. Its other uids are `own`, by which it is nobody's to
+    /// signal, trace or reschedule. Returns whether SYS_PTRACE could be kept, in the permitted set.
     pub fn enter_as_observer(&self, own: u32) -> Result<bool, ConfineError> {
         one_thread()?;
         let Some(identity) = &self.identity else {
             return wanted("observer", "privilege open", "an identity").map(|()| false);
         };
         let (uid, gid, own) = (identity.uid, identity.gid, Uid::from_raw(own));
+        free_of_limits()?;
         keyring()?;
         let kept = sys::capget().map_err(failed("observer", "capget"))?.permitted & SYS_PTRACE;
         empty_bounding_set()?;
         drop_groups()?;
         sys::keep_capabilities(true).map_err(failed("observer", "prctl"))?;
         setresgid(gid, gid, gid).map_err(failed("observer", "setresgid"))?;
-        setresuid(own, uid, own).map_err(failed("observer", "setresuid"))?;
+        setresuid(own, own, own).map_err(failed("observer", "setresuid"))?;
         sys::keep_capabilities(false).map_err(failed("observer", "prctl"))?;
+        // The ids for files alone are another user's, which takes SETUID once more.
+        let raised = CapabilitySets { effective: SETUID, permitted: SETUID | kept, inheritable: 0 };
+        sys::capset(raised).map_err(failed("observer", "capset"))?;
+        setfsuid(uid);
         let sets = CapabilitySets { permitted: kept, ..CapabilitySets::default() };
         sys::ambient_clear().map_err(failed("observer", "prctl"))?;
         sys::capset(sets).map_err(failed("observer", "capset"))?;
@@ -33,7 +53,9 @@ impl Confinement {
         let gids = getresgid().map_err(failed("observer", "getresgid"))?;
         let uids = getresuid().map_err(failed("observer", "getresuid"))?;
         wanted("observer", [gids.real, gids.effective, gids.saved], [gid; 3])?;
-        wanted("observer", [uids.real, uids.effective, uids.saved], [own, uid, own])?;
+        wanted("observer", [uids.real, uids.effective, uids.saved], [own; 3])?;
+        // An id that cannot be set returns the one in force (setfsuid(2)).
+        wanted("observer", setfsuid(Uid::from_raw(u32::MAX)), uid)?;
         nix::sys::prctl::set_no_new_privs().map_err(failed("observer", "prctl"))?;
         // It reads what the command may not: its memory is closed to all of the command's user.
         nix::sys::prctl::set_dumpable(false).map_err(failed("observer", "prctl"))?;

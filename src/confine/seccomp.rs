@@ -1,6 +1,7 @@
 //! The seccomp filters: what no credential check of the kernel's refuses by itself, and what is looked at, decided on register
 //! arguments only.
 
+use super::abi::{Table, entries};
 use super::rules::{Condition, Rule, WORD};
 use crate::observe::watched::Watched;
 use libseccomp::error::SeccompError;
@@ -28,35 +29,34 @@ fn failed(call: &'static str) -> impl FnOnce(SeccompError) -> FilterError {
     move |source| FilterError::Rule { call, source }
 }
 
-/// Calls that libseccomp may be too old to know, by their number, which is the same on every architecture since 424.
-const NEW: [(&str, i32); 5] =
-    [("fchmodat2", 452), ("setxattrat", 463), ("removexattrat", 466), ("open_tree_attr", 467), ("file_setattr", 469)];
-
-/// A call's number for this architecture; negative where it has none of that name.
-pub fn number(call: &str) -> Result<i32, SeccompError> {
-    match (ScmpSyscall::from_name(call), NEW.iter().find(|(name, _)| *name == call)) {
-        (Ok(number), _) => Ok(number.as_raw_syscall()),
-        (Err(_), Some((_, number))) => Ok(*number),
-        (Err(error), None) => Err(error),
-    }
+/// The filter of one table. libseccomp compares numbers and registers, whose meaning is ours: it is told of the native
+/// architecture only, and takes the numbers of another table as they are.
+struct Builder {
+    context: ScmpFilterContext,
+    table: Table,
 }
 
-struct Builder(ScmpFilterContext);
-
 impl Builder {
-    fn new(bad_architecture: ScmpAction) -> Result<Builder, FilterError> {
+    fn new(table: Table, bad_architecture: ScmpAction) -> Result<Builder, FilterError> {
         let mut context = ScmpFilterContext::new(ScmpAction::Allow).map_err(failed("(default)"))?;
-        // The i386 and x32 entries have other numbers and would pass the rules by.
+        // Another architecture's and the x32 entry have other numbers and would pass the rules by.
         context.set_act_badarch(bad_architecture).map_err(failed("(architecture)"))?;
         // no_new_privs is a step of its own in the order; the library must not set it behind our back.
         context.set_ctl_nnp(false).map_err(failed("(no_new_privs)"))?;
-        Ok(Builder(context))
+        Ok(Builder { context, table })
     }
 
+    /// Adds a rule for each way to make the call by this table.
     fn add(&mut self, action: ScmpAction, call: &'static str, conditions: &[Condition]) -> Result<(), FilterError> {
-        let number = ScmpSyscall::from(number(call).map_err(failed(call))?);
-        let compared: Vec<ScmpArgCompare> = conditions.iter().map(compared).collect();
-        self.0.add_rule_conditional(action, number, &compared).map(|_| ()).map_err(failed(call))
+        for entry in entries(self.table, call).map_err(failed(call))? {
+            // Where registers mean something else, it is for the listener to look at them.
+            let kept = if entry.form.keeps_registers() { conditions } else { &[] };
+            let compared: Vec<ScmpArgCompare> = kept.iter().map(compared).collect();
+            self.context
+                .add_rule_conditional(action, ScmpSyscall::from(entry.number), &compared)
+                .map_err(failed(call))?;
+        }
+        Ok(())
     }
 }
 
@@ -67,34 +67,99 @@ fn compared(condition: &Condition) -> ScmpArgCompare {
     }
 }
 
-/// The program that refuses by itself, ready for seccomp(2).
-pub fn program(rules: &[Rule]) -> Result<Vec<u8>, FilterError> {
-    let mut filter = Builder::new(ScmpAction::Errno(libc::ENOSYS))?;
-    for rule in rules {
-        filter.add(ScmpAction::Errno(rule.errno), rule.call, &rule.conditions)?;
-    }
-    export(&filter.0)
+/// The program that refuses by itself, ready for seccomp(2). What only a look at a caller's memory could let through is
+/// refused as well.
+pub fn program(rules: &[Rule], watched: &[Watched], tables: &[Table]) -> Result<Vec<u8>, FilterError> {
+    joined(tables, |table| {
+        let mut filter = Builder::new(table, ScmpAction::Errno(libc::ENOSYS))?;
+        for rule in rules {
+            filter.add(ScmpAction::Errno(rule.errno), rule.call, &rule.conditions)?;
+        }
+        for entry in watched.iter().filter(|entry| entry.decides) {
+            for conditions in &entry.when {
+                filter.add(ScmpAction::Errno(libc::EPERM), entry.call, conditions)?;
+            }
+        }
+        export(&filter.context)
+    })
 }
 
 /// The program that hands what it would refuse, and the calls that are looked at, to the listener, and answers by itself
 /// only what is no denial.
-pub fn program_with_listener(rules: &[Rule], watched: &[Watched]) -> Result<Vec<u8>, FilterError> {
-    let mut filter = Builder::new(ScmpAction::Notify)?;
-    for rule in rules {
-        let action = if rule.axis.is_some() { ScmpAction::Notify } else { ScmpAction::Errno(rule.errno) };
-        filter.add(action, rule.call, &rule.conditions)?;
-    }
-    for entry in watched {
-        // A call of another architecture only has no number here.
-        if number(entry.call).is_ok_and(|number| number < 0) {
-            continue;
+pub fn program_with_listener(rules: &[Rule], watched: &[Watched], tables: &[Table]) -> Result<Vec<u8>, FilterError> {
+    joined(tables, |table| {
+        let mut filter = Builder::new(table, ScmpAction::Notify)?;
+        for rule in rules {
+            let action = if rule.axis.is_some() { ScmpAction::Notify } else { ScmpAction::Errno(rule.errno) };
+            filter.add(action, rule.call, &rule.conditions)?;
         }
-        let always = [Vec::new()];
-        for conditions in if entry.when.is_empty() { &always[..] } else { &entry.when } {
-            filter.add(ScmpAction::Notify, entry.call, conditions)?;
+        for entry in watched {
+            let always = [Vec::new()];
+            for conditions in if entry.when.is_empty() { &always[..] } else { &entry.when } {
+                filter.add(ScmpAction::Notify, entry.call, conditions)?;
+            }
         }
+        export(&filter.context)
+    })
+}
+
+/// One instruction, `struct sock_filter` (linux/filter.h).
+const INSTRUCTION: usize = 8;
+/// The longest program that the kernel takes (linux/bpf_common.h, BPF_MAXINSNS).
+const LONGEST: usize = 4096;
+
+const fn instruction(code: u16, jump_if: u8, jump_else: u8, value: u32) -> [u8; INSTRUCTION] {
+    let ([a, b], [c, d, e, f]) = (code.to_ne_bytes(), value.to_ne_bytes());
+    [a, b, jump_if, jump_else, c, d, e, f]
+}
+
+/// Loads a word of `struct seccomp_data`, jumps if it equals, jumps always.
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+/// Where the architecture is in it.
+const ARCHITECTURE: u32 = 4;
+
+/// One program for all tables: which part judges a call is told by its architecture, and the first part judges those that
+/// are of none.
+fn joined(
+    tables: &[Table],
+    mut part: impl FnMut(Table) -> Result<Vec<u8>, FilterError>,
+) -> Result<Vec<u8>, FilterError> {
+    let mut program = Vec::new();
+    for table in tables.iter().rev() {
+        let mut own = part(*table)?;
+        if *table != Table::Native {
+            be_for(&mut own, *table)?;
+            // What is not of its architecture goes on behind it.
+            let over = u32::try_from(own.len() / INSTRUCTION).map_err(|e| FilterError::Export(e.to_string()))?;
+            let head = [
+                instruction(LOAD, 0, 0, ARCHITECTURE),
+                instruction(JUMP_IF_EQUAL, 1, 0, table.audit_arch()),
+                instruction(JUMP, 0, 0, over),
+            ];
+            own.splice(..0, head.concat());
+        }
+        program.splice(program.len().., own);
     }
-    export(&filter.0)
+    if program.len() / INSTRUCTION > LONGEST {
+        return Err(FilterError::Export(format!("{} instructions", program.len() / INSTRUCTION)));
+    }
+    Ok(program)
+}
+
+/// Has a part check for its own architecture instead of the native one, for which it was built.
+fn be_for(part: &mut [u8], table: Table) -> Result<(), FilterError> {
+    let ([load, compare, ..], _) = part.as_chunks_mut::<INSTRUCTION>() else {
+        return Err(FilterError::Export("an empty program".into()));
+    };
+    let for_arch = |jumps: [u8; 2], table: Table| instruction(JUMP_IF_EQUAL, jumps[0], jumps[1], table.audit_arch());
+    let jumps = [compare[2], compare[3]];
+    if *load != instruction(LOAD, 0, 0, ARCHITECTURE) || *compare != for_arch(jumps, Table::Native) {
+        return Err(FilterError::Export("it does not begin by a look at the architecture".into()));
+    }
+    *compare = for_arch(jumps, table);
+    Ok(())
 }
 
 /// What the proxy may call: sockets, memory, time, and no file by name. Everything else is EPERM, which the proxy's own
@@ -190,131 +255,5 @@ fn export(context: &ScmpFilterContext) -> Result<Vec<u8>, FilterError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::confine::rules::rules;
-    use crate::observe::watched::{Ids, watched};
-    use crate::policy::Posture;
-
-    fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterError> {
-        super::program(&rules(privilege, network))
-    }
-
-    /// What a program of [`program`] answers to a call of the native entry: the classic BPF that libseccomp writes.
-    fn verdict(program: &[u8], call: libc::c_long, arguments: [u64; 6]) -> u32 {
-        const ARCH: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
-        let mut data = Vec::new();
-        data.extend_from_slice(&(call as u32).to_ne_bytes());
-        data.extend_from_slice(&ARCH.to_ne_bytes());
-        data.extend_from_slice(&0u64.to_ne_bytes());
-        arguments.iter().for_each(|a| data.extend_from_slice(&a.to_ne_bytes()));
-        let (mut accumulator, mut at) = (0u32, 0);
-        loop {
-            let [c0, c1, jt, jf, k @ ..] = *program[at * 8..].first_chunk::<8>().expect("an instruction");
-            let k = u32::from_ne_bytes(k);
-            at += 1;
-            let jump = |taken: bool| usize::from(if taken { jt } else { jf });
-            match u16::from_ne_bytes([c0, c1]) {
-                0x20 => accumulator = u32::from_ne_bytes(*data[k as usize..].first_chunk().expect("a field")),
-                0x54 => accumulator &= k,
-                0x05 => at += k as usize,
-                0x15 => at += jump(accumulator == k),
-                0x25 => at += jump(accumulator > k),
-                0x35 => at += jump(accumulator >= k),
-                0x45 => at += jump(accumulator & k != 0),
-                0x06 => return k,
-                other => panic!("instruction {other:#x}"),
-            }
-        }
-    }
-
-    fn errno(number: i32) -> u32 {
-        libc::SECCOMP_RET_ERRNO | number as u32
-    }
-
-    #[test]
-    fn sockets_that_the_kernel_opens_by_itself_are_refused() {
-        const SMC: u64 = 256;
-        const QUIC: u64 = 261;
-        let full = program(Posture::Locked, Posture::Restricted).unwrap();
-        let open = program(Posture::Locked, Posture::Open).unwrap();
-        let socket = |program: &[u8], family: i32, protocol: u64| {
-            verdict(program, libc::SYS_socket, [family as u64, libc::SOCK_STREAM as u64, protocol, 0, 0, 0])
-        };
-        let high_bits = 0xdead_0000_0000;
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            for protocol in [0, 6, 17, 1, 58, 136, 255] {
-                assert_eq!(socket(&full, family, protocol), libc::SECCOMP_RET_ALLOW, "{family} {protocol}");
-            }
-            for protocol in [SMC, QUIC, libc::IPPROTO_MPTCP as u64, 1 << 31, high_bits | SMC] {
-                assert_eq!(socket(&full, family, protocol), errno(libc::EPROTONOSUPPORT), "{family} {protocol}");
-                assert_eq!(socket(&open, family, protocol), libc::SECCOMP_RET_ALLOW, "{family} {protocol}");
-            }
-        }
-        assert_eq!(socket(&full, libc::AF_NETLINK, libc::NETLINK_GENERIC as u64), libc::SECCOMP_RET_ALLOW);
-        let option = |level: u64, option: u64| verdict(&full, libc::SYS_setsockopt, [3, level, option, 0, 0, 0]);
-        let (tcp, ulp) = (libc::IPPROTO_TCP as u64, libc::TCP_ULP as u64);
-        assert_eq!(option(tcp, ulp), errno(libc::ENOENT));
-        assert_eq!(option(high_bits | tcp, high_bits | ulp), errno(libc::ENOENT));
-        assert_eq!(option(tcp, libc::TCP_NODELAY as u64), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(option(libc::SOL_SOCKET as u64, ulp), libc::SECCOMP_RET_ALLOW);
-    }
-
-    #[test]
-    fn keys_are_refused_where_privilege_is_locked() {
-        let locked = program(Posture::Locked, Posture::Open).unwrap();
-        let restricted = program(Posture::Restricted, Posture::Open).unwrap();
-        for call in [libc::SYS_add_key, libc::SYS_request_key, libc::SYS_keyctl] {
-            assert_eq!(verdict(&locked, call, [0; 6]), errno(libc::ENOSYS));
-            assert_eq!(verdict(&restricted, call, [0; 6]), libc::SECCOMP_RET_ALLOW);
-        }
-    }
-
-    #[test]
-    fn what_is_refused_and_what_is_looked_at_goes_to_the_listener_and_nothing_else() {
-        const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
-        let rules = rules(Posture::Locked, Posture::Restricted);
-        let watched = watched(Posture::Locked, Ids { uid: 10001, gid: 10002 });
-        let program = program_with_listener(&rules, &watched).unwrap();
-        assert!(program.len() / 8 < 4096, "BPF_MAXINSNS: {}", program.len() / 8);
-        let open = |flags: i32| verdict(&program, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
-        for flags in [0, libc::O_CLOEXEC, libc::O_DIRECTORY, libc::O_PATH | libc::O_NOFOLLOW, libc::O_NONBLOCK] {
-            assert_eq!(open(flags), libc::SECCOMP_RET_ALLOW, "{flags:o}");
-        }
-        let writing = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_NOATIME, libc::O_TMPFILE];
-        for flags in writing {
-            assert_eq!(open(flags | libc::O_CLOEXEC), NOTIFY, "{flags:o}");
-        }
-        let all = |call| verdict(&program, call, [0; 6]);
-        for call in
-            [libc::SYS_read, libc::SYS_write, libc::SYS_stat, libc::SYS_close, libc::SYS_futex, libc::SYS_ftruncate]
-        {
-            assert_eq!(all(call), libc::SECCOMP_RET_ALLOW);
-        }
-        for call in
-            [libc::SYS_mount, libc::SYS_keyctl, libc::SYS_unlink, libc::SYS_execve, libc::SYS_bpf, 452, 463, 467]
-        {
-            assert_eq!(all(call), NOTIFY);
-        }
-        assert_eq!(all(libc::SYS_io_uring_setup), errno(libc::ENOSYS));
-        assert_eq!(all(libc::SYS_clone3), errno(libc::ENOSYS));
-        let sendto = |address: u64| verdict(&program, libc::SYS_sendto, [3, 1, 1, 0, address, 16]);
-        assert_eq!((sendto(0), sendto(1)), (libc::SECCOMP_RET_ALLOW, NOTIFY));
-        let setresuid = |ids: [u64; 3]| verdict(&program, libc::SYS_setresuid, [ids[0], ids[1], ids[2], 0, 0, 0]);
-        assert_eq!(setresuid([10001; 3]), libc::SECCOMP_RET_ALLOW);
-        assert_eq!((setresuid([10001, 0, 10001]), setresuid([10001, 10001, 0])), (NOTIFY, NOTIFY));
-        let socket =
-            |family: i32, kind: i32| verdict(&program, libc::SYS_socket, [family as u64, kind as u64, 0, 0, 0, 0]);
-        assert_eq!(socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC), libc::SECCOMP_RET_ALLOW);
-        assert_eq!(socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC), NOTIFY);
-        assert_eq!(socket(libc::AF_VSOCK, libc::SOCK_STREAM), NOTIFY);
-    }
-
-    #[test]
-    fn every_posture_has_a_program() {
-        let bare = program(Posture::Restricted, Posture::Open).unwrap();
-        let full = program(Posture::Locked, Posture::Restricted).unwrap();
-        assert!(!bare.is_empty() && bare.len().is_multiple_of(8) && full.len() > bare.len());
-        assert!(full.len() / 8 < 4096, "BPF_MAXINSNS");
-    }
-}
+#[path = "seccomp_tests.rs"]
+mod tests;

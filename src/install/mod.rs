@@ -330,6 +330,7 @@ impl Installation {
             Err(EvidenceError::ProxyEnded | EvidenceError::Observer(_)) => {}
             Err(error) => note(Err(error.to_string())),
         }
+        self.evidence.observer_is_over();
         if let Some(pid) = self.observer.take() {
             note(end_process(pid));
         }
@@ -374,12 +375,12 @@ fn ids(identity: &Identity) -> Ids {
 fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
     let postures = plan.policy.postures();
     let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, ids);
-    let calls = Calls::new(postures.privilege, postures.network, own);
+    let calls = Calls::new(postures.privilege, postures.network, own, &plan.policy.privilege.abi);
     let confinement = Confinement {
         privilege: postures.privilege,
         identity: plan.identity.clone(),
-        filter: seccomp::program(&calls.rules)?,
-        notifying: seccomp::program_with_listener(&calls.rules, &calls.watched)?,
+        filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
+        notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
         scopes: plan.scopes,
     };
     Ok((confinement, calls))

@@ -96,7 +96,7 @@ pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, Veri
     let read = |cause| VerifyError::Read { path: path.to_owned(), cause };
     let folds = OpenFolds::beside(path);
     let file = File::open(path).map_err(read)?;
-    verify_with(BufReader::with_capacity(1 << 16, file), head, folds, |_| {}).map_err(|error| match error {
+    verify_each(BufReader::with_capacity(1 << 16, file), head, folds, |_| {}).map_err(|error| match error {
         VerifyError::Read { cause, .. } => read(cause),
         other => other,
     })
@@ -108,20 +108,12 @@ pub fn verify_path(path: &Path, head: Option<&str>) -> Result<Verification, Veri
 /// The chain has no key. Without `head` a file that someone with write access computed anew from some line on passes;
 /// so does one whose end was cut and sealed anew.
 pub fn verify<R: BufRead>(reader: R, head: Option<&str>) -> Result<Verification, VerifyError> {
-    verify_with(reader, head, OpenFolds::default(), |_| {})
+    verify_each(reader, head, OpenFolds::default(), |_| {})
 }
 
-/// [`verify`] that gives each record once it is known to stand where it was written. When the whole turns out altered,
-/// the last record given may be the changed one: only the line after it can tell.
+/// [`verify`] with the counts beside a ledger, that gives each record once it is known to stand where it was written. When
+/// the whole turns out altered, the last record given may be the changed one: only the line after it can tell.
 pub fn verify_each<R: BufRead>(
-    reader: R,
-    head: Option<&str>,
-    each: impl FnMut(&Record),
-) -> Result<Verification, VerifyError> {
-    verify_with(reader, head, OpenFolds::default(), each)
-}
-
-fn verify_with<R: BufRead>(
     reader: R,
     head: Option<&str>,
     folds: OpenFolds,

@@ -128,6 +128,15 @@ pub enum Act {
     Capabilities(bool),
     /// ptrace(2) and its kin on this process.
     Trace(i32),
+    /// What socketcall(2) asks for, where the call proper is refused or looked at for its arguments.
+    Socket {
+        /// The number of the call proper.
+        number: nix::libc::c_long,
+        /// Its arguments.
+        arguments: [u64; 6],
+        /// The value of setsockopt(2).
+        value: Vec<u8>,
+    },
     /// A call that needs a capability, as it can be made again.
     Privileged(Vec<Value>),
     /// What the kernel decides by the call's own form, or what can be no denial.

@@ -4,7 +4,6 @@
 use super::act::{Change, Made, Value};
 use super::caller::Name;
 use crate::procfs;
-use crate::sys::adopt_inherited;
 use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
 use nix::libc;
@@ -199,6 +198,8 @@ const SYS_FILE_SETATTR: libc::c_long = 469;
 /// A call that needs a capability, with paths as `names` gives them. One that goes through without it is undone where it made
 /// something, and not answered.
 pub fn again(number: libc::c_long, values: &[Value], names: &[Name]) -> Answer {
+    let Some(values) = as_ours(number, values) else { return Answer::Untouched };
+    let values = values.as_slice();
     let mut texts = Vec::new();
     let mut memories = Vec::new();
     for value in values {
@@ -224,11 +225,6 @@ pub fn again(number: libc::c_long, values: &[Value], names: &[Name]) -> Answer {
     if !makes_descriptor(number) {
         return match call(number, arguments) {
             Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-            // What is no success of bpf(2)'s by 0 is a descriptor.
-            Ok(made @ 1..) if number == libc::SYS_bpf => {
-                drop(i32::try_from(made).map(adopt_inherited));
-                Answer::Untouched
-            }
             Ok(_) | Err(_) => Answer::Untouched,
         };
     }
@@ -238,7 +234,52 @@ pub fn again(number: libc::c_long, values: &[Value], names: &[Name]) -> Answer {
     }
 }
 
-/// Calls whose success is a new descriptor of ours, to be closed.
+/// The values with which a call means for this process what it means for its caller; `None` where that cannot be had.
+fn as_ours(number: libc::c_long, values: &[Value]) -> Option<Vec<Value>> {
+    let mut values = values.to_vec();
+    match (number, values.as_mut_slice()) {
+        // Its attributes hold addresses, to which the kernel writes, and descriptors: only where the kernel refuses all
+        // that has neither can this process make the call.
+        (libc::SYS_bpf, _) if !is_bpf_closed() => return None,
+        (libc::SYS_perf_event_open, [Value::Memory(attributes), Value::Number(pid), ..]) => {
+            // It must never fire here: a breakpoint can send a signal.
+            const DISABLED: u8 = 1;
+            if let Some(flags) = attributes.get_mut(PERF_FLAGS) {
+                *flags |= DISABLED;
+            }
+            // Whom the command may trace it may measure, and this process itself, which stands in for it (ptrace(2)).
+            if *pid as i32 > 0 && is_traceable(*pid as i32).is_ok() {
+                *pid = 0;
+            }
+        }
+        // Which mount is looked at after the capability; the number is one of the caller's descriptors. Negative ones stand
+        // for file systems of the kernel's.
+        (libc::SYS_open_by_handle_at, [Value::Number(mount), ..]) if *mount as i32 >= 0 => {
+            *mount = libc::AT_FDCWD as u64;
+        }
+        _ => {}
+    }
+    Some(values)
+}
+
+/// Where the flags begin in `struct perf_event_attr`, `disabled` being the first (perf_event_open(2)).
+const PERF_FLAGS: usize = if cfg!(target_endian = "little") { 40 } else { 47 };
+
+/// Whether bpf(2) is for the privileged alone (proc_sys_kernel(5), `unprivileged_bpf_disabled`).
+fn is_bpf_closed() -> bool {
+    procfs::read("/proc/sys/kernel/unprivileged_bpf_disabled").is_ok_and(|told| told.trim() != "0")
+}
+
+/// Whether the kernel lets one of the command's user look into a process (ptrace(2), PTRACE_MODE_READ_FSCREDS).
+pub fn is_traceable(pid: i32) -> Result<(), Errno> {
+    match nix::fcntl::readlink(format!("/proc/{pid}/cwd").as_str()) {
+        Err(Errno::EACCES | Errno::EPERM) => Err(Errno::EPERM),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Calls whose success is a new descriptor of ours, to be closed. Of bpf(2)'s commands those that make one are refused to
+/// whoever may not, and what else may succeed gives 0.
 fn makes_descriptor(number: libc::c_long) -> bool {
     [
         libc::SYS_socket,

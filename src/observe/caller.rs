@@ -14,7 +14,7 @@ use nix::sys::uio::{RemoteIoVec, pread, process_vm_readv};
 use nix::unistd::Pid;
 use std::ffi::CString;
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// The longest path, with its NUL (linux/limits.h).
 pub const PATH_MAX: usize = 4096;
@@ -36,11 +36,33 @@ pub enum Unread {
     Failed(&'static str, Errno),
 }
 
+/// The memory of a caller's.
+pub trait Memory: std::fmt::Debug {
+    /// Fills `buffer` from `address`; the length read may be less where memory ends.
+    fn read_some(&self, address: u64, buffer: &mut [u8]) -> Result<usize, Unread>;
+
+    /// `length` bytes at `address`.
+    fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>, Unread> {
+        let mut bytes = vec![0; length];
+        match self.read_some(address, &mut bytes)? {
+            read if read == length => Ok(bytes),
+            _ => Err(Unread::Form),
+        }
+    }
+
+    /// The string at `address`, without its NUL, which must come within `limit` bytes.
+    fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Unread> {
+        string(address, limit, |at, buffer| self.read_some(at, buffer))
+    }
+}
+
 /// A stopped caller.
 #[derive(Debug)]
-pub struct Caller {
+pub struct Caller<'a> {
     /// Its thread id.
     pub tid: Pid,
+    /// The listener that it waits for, and the cookie of its call.
+    stopped: (BorrowedFd<'a>, u64),
     /// Whether SYS_PTRACE is held, to be used for callers that are not dumpable.
     may_open: bool,
     /// Whether this one is not dumpable.
@@ -58,10 +80,18 @@ pub struct Name {
     pub held: Option<OwnedFd>,
 }
 
-impl Caller {
-    /// The caller with this thread id.
-    pub fn new(tid: Pid, may_open: bool) -> Caller {
-        Caller { tid, may_open, closed: std::cell::Cell::new(false) }
+impl<'a> Caller<'a> {
+    /// The caller of a notification.
+    pub fn new(listener: BorrowedFd<'a>, notification: &notify::Notification, may_open: bool) -> Caller<'a> {
+        let tid = Pid::from_raw(notification.tid as i32);
+        Caller { tid, stopped: (listener, notification.id), may_open, closed: std::cell::Cell::new(false) }
+    }
+
+    /// Gone unless it still waits: what was found by its thread id before this is its own only then, for another process may
+    /// have that id by now (seccomp_unotify(2)).
+    pub fn still_waits(&self) -> Result<(), Unread> {
+        let (listener, id) = self.stopped;
+        if notify::is_waiting(listener, id) { Ok(()) } else { Err(Unread::Gone) }
     }
 
     /// Does `work`, in which the caller's memory can be read. process_vm_readv(2) goes by the real uid, which this process
@@ -69,40 +99,6 @@ impl Caller {
     /// serves for those that are dumpable.
     pub fn with_memory<T>(&self, work: impl FnOnce() -> Result<T, Unread>) -> Result<T, Unread> {
         if self.may_open { with_ptrace(work)? } else { work() }
-    }
-
-    /// Fills `buffer` from the caller's memory at `address`; the length read may be less where memory ends.
-    fn read_some(&self, address: u64, buffer: &mut [u8]) -> Result<usize, Unread> {
-        let outcome = if self.may_open {
-            let base = usize::try_from(address).map_err(|_| Unread::Form)?;
-            let remote = [RemoteIoVec { base, len: buffer.len() }];
-            process_vm_readv(self.tid, &mut [IoSliceMut::new(buffer)], &remote)
-        } else {
-            let path = format!("/proc/{}/mem", self.tid);
-            open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-                .and_then(|memory| pread(&memory, buffer, i64::try_from(address).map_err(|_| Errno::EFAULT)?))
-        };
-        match outcome {
-            Ok(length) => Ok(length),
-            Err(Errno::EFAULT | Errno::EIO) => Err(Unread::Form),
-            Err(Errno::ESRCH | Errno::ENOENT) => Err(Unread::Gone),
-            Err(Errno::EPERM | Errno::EACCES) => Err(Unread::Closed),
-            Err(errno) => Err(Unread::Failed("process_vm_readv", errno)),
-        }
-    }
-
-    /// `length` bytes at `address`.
-    pub fn bytes(&self, address: u64, length: usize) -> Result<Vec<u8>, Unread> {
-        let mut bytes = vec![0; length];
-        match self.read_some(address, &mut bytes)? {
-            read if read == length => Ok(bytes),
-            _ => Err(Unread::Form),
-        }
-    }
-
-    /// The string at `address`, without its NUL, which must come within `limit` bytes.
-    pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Unread> {
-        string(address, limit, |at, buffer| self.read_some(at, buffer))
     }
 
     /// A name for what the caller means by a place.
@@ -133,21 +129,14 @@ impl Caller {
     pub fn hold(&self, base: Base) -> Result<OwnedFd, Unread> {
         let outcome = match base {
             Base::Root => open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()),
-            Base::Cwd => {
-                let cwd = format!("/proc/{}/cwd", self.tid);
-                with_ptrace_if(self.closed.get(), || {
-                    open(cwd.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
-                })?
-            }
+            Base::Cwd => self.open_entry("cwd")?,
             Base::Fd(fd) | Base::File(fd) if self.closed.get() => {
                 let process = threads::process_of(self.tid).ok_or(Unread::Gone)?;
-                with_ptrace(|| notify::duplicate_of(process, fd))?
+                with_ptrace(|| notify::duplicate_of(self.tid, process, fd))?
             }
-            Base::Fd(fd) | Base::File(fd) => {
-                let path = format!("/proc/{}/fd/{fd}", self.tid);
-                open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
-            }
+            Base::Fd(fd) | Base::File(fd) => self.open_entry(&format!("fd/{fd}"))?,
         };
+        self.still_waits()?;
         match outcome {
             Ok(held) => Ok(held),
             Err(Errno::ESRCH) => Err(Unread::Gone),
@@ -156,6 +145,12 @@ impl Caller {
             Err(Errno::EACCES | Errno::EPERM) => Err(Unread::Closed),
             Err(errno) => Err(Unread::Failed("open of a caller's descriptor", errno)),
         }
+    }
+
+    /// An `O_PATH` descriptor of what an entry of the thread's directory in /proc leads to.
+    fn open_entry(&self, entry: &str) -> Result<Result<OwnedFd, Errno>, Unread> {
+        let path = format!("/proc/{}/{entry}", self.tid);
+        self.with_sight(|| open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()))
     }
 
     /// Whether one of the caller's descriptors is open for more than its place (proc_pid_fdinfo(5), `O_PATH`); a call on
@@ -188,6 +183,27 @@ impl Caller {
         let link = format!("/proc/{}/cwd", self.tid);
         let closed = matches!(readlink(link.as_str()), Err(Errno::EACCES | Errno::EPERM));
         closed && self.may_open && !self.closed.replace(true)
+    }
+}
+
+impl Memory for Caller<'_> {
+    fn read_some(&self, address: u64, buffer: &mut [u8]) -> Result<usize, Unread> {
+        let outcome = if self.may_open {
+            let base = usize::try_from(address).map_err(|_| Unread::Form)?;
+            let remote = [RemoteIoVec { base, len: buffer.len() }];
+            process_vm_readv(self.tid, &mut [IoSliceMut::new(buffer)], &remote)
+        } else {
+            let path = format!("/proc/{}/mem", self.tid);
+            open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+                .and_then(|memory| pread(&memory, buffer, i64::try_from(address).map_err(|_| Errno::EFAULT)?))
+        };
+        match outcome {
+            Ok(length) => Ok(length),
+            Err(Errno::EFAULT | Errno::EIO) => Err(Unread::Form),
+            Err(Errno::ESRCH | Errno::ENOENT) => Err(Unread::Gone),
+            Err(Errno::EPERM | Errno::EACCES) => Err(Unread::Closed),
+            Err(errno) => Err(Unread::Failed("process_vm_readv", errno)),
+        }
     }
 }
 
@@ -234,7 +250,10 @@ fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
     let raised = CapabilitySets { effective: SYS_PTRACE, permitted: SYS_PTRACE, inheritable: 0 };
     sys::capset(raised).map_err(failed)?;
     let done = work();
-    sys::capset(CapabilitySets { effective: 0, ..raised }).map_err(failed)?;
+    if sys::capset(CapabilitySets { effective: 0, ..raised }).is_err() {
+        // A thread that cannot lay it down would act with it.
+        sys::exit_now(1);
+    }
     Ok(done)
 }
 

@@ -1,29 +1,61 @@
 //! From a stopped call's number to what is to be done about it.
 
 use super::watched::{Ids, Watched, watched};
+use crate::confine::abi::{Form, Table, entries, tables};
 use crate::confine::rules::{Rule, rules};
-use crate::confine::seccomp::number;
-use crate::policy::Posture;
+use crate::policy::{Abi, Posture};
 use crate::sys::notify::CallData;
 use nix::libc;
+use std::collections::HashMap;
 
 /// `AUDIT_ARCH_*` of this program (linux/audit.h).
-pub const NATIVE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+pub const NATIVE: u32 = Table::Native.audit_arch();
 
 /// The bit by which x32 calls are told from native ones of the same architecture (linux/unistd.h).
 const X32: i32 = 0x4000_0000;
 
+/// Whose structures are behind a call's pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Structures {
+    /// Those of this program.
+    Native,
+    /// Those of a 32-bit program.
+    Narrow,
+    /// Those of a 32-bit program, with times of 64 bits.
+    Time64,
+}
+
+/// A watched call in the terms of the native one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InNative {
+    /// The number of the native call that asks the kernel for the same; 0 where there is none.
+    pub number: libc::c_long,
+    /// Its registers.
+    pub arguments: [u64; 6],
+    /// What its pointers point to.
+    pub structures: Structures,
+}
+
 /// What a call is.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// Made by an entry of another architecture.
+    /// Made by an entry that the policy does not allow.
     Abi,
     /// One that the filter refuses.
     Refused(&'a Rule),
-    /// One that is looked at: its number here, and whether its caller is a 32-bit program.
-    Watched(&'a Watched, libc::c_long, bool),
+    /// One that is looked at.
+    Watched(&'a Watched, InNative),
     /// None of these.
     Nothing,
+}
+
+/// What concerns one number of one table.
+#[derive(Debug, Clone)]
+struct Slot {
+    rules: Vec<usize>,
+    watched: Vec<usize>,
+    native: libc::c_long,
+    form: Form,
 }
 
 /// The calls by number.
@@ -33,44 +65,56 @@ pub struct Calls {
     pub rules: Vec<Rule>,
     /// What is looked at.
     pub watched: Vec<Watched>,
-    /// For each number, what of both concerns it.
-    by_number: Vec<(Vec<usize>, Vec<usize>)>,
+    /// The tables by which calls may be made.
+    pub tables: Vec<Table>,
+    by_number: HashMap<(u32, i32), Slot>,
 }
 
 impl Calls {
-    /// The calls of the given postures.
-    pub fn new(privilege: Posture, network: Posture, ids: Ids) -> Calls {
-        let (rules, watched) = (rules(privilege, network), watched(privilege, ids));
-        let mut by_number: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
-        let mut entry = |call: &str, put: &mut dyn FnMut(&mut (Vec<usize>, Vec<usize>))| {
-            let Some(number) = number(call).ok().and_then(|number| usize::try_from(number).ok()) else { return };
-            if by_number.len() <= number {
-                by_number.resize_with(number + 1, Default::default);
+    /// The calls of the given postures, by the native entry and those that are allowed beside it.
+    pub fn new(privilege: Posture, network: Posture, ids: Ids, allowed: &[Abi]) -> Calls {
+        let (rules, watched) = (rules(privilege, network), watched(privilege, network, ids));
+        let tables = tables(allowed);
+        let mut by_number: HashMap<(u32, i32), Slot> = HashMap::new();
+        let mut put = |call: &'static str, put: &dyn Fn(&mut Slot)| {
+            for table in &tables {
+                // A name that the library does not know is an error where the filter is built.
+                for entry in entries(*table, call).unwrap_or_default() {
+                    let native = entry.native.map_or(0, libc::c_long::from);
+                    let new = Slot { rules: Vec::new(), watched: Vec::new(), native, form: entry.form };
+                    put(by_number.entry((table.audit_arch(), entry.number)).or_insert(new));
+                }
             }
-            put(&mut by_number[number]);
         };
         for (index, rule) in rules.iter().enumerate() {
-            entry(rule.call, &mut |slot| slot.0.push(index));
+            put(rule.call, &|slot| slot.rules.push(index));
         }
         for (index, one) in watched.iter().enumerate() {
-            entry(one.call, &mut |slot| slot.1.push(index));
+            put(one.call, &|slot| slot.watched.push(index));
         }
-        Calls { rules, watched, by_number }
+        Calls { rules, watched, tables, by_number }
     }
 
     /// What a stopped call is.
     pub fn find(&self, call: &CallData) -> Found<'_> {
-        if call.arch != NATIVE || cfg!(target_arch = "x86_64") && call.number & X32 != 0 {
-            return Found::Abi;
-        }
-        let Some((rules, watched)) = usize::try_from(call.number).ok().and_then(|n| self.by_number.get(n)) else {
-            return Found::Nothing;
-        };
-        if let Some(rule) = rules.iter().map(|index| &self.rules[*index]).find(|rule| rule.refuses(&call.arguments)) {
+        let known = self.tables.iter().find(|table| table.audit_arch() == call.arch);
+        let x32 = cfg!(target_arch = "x86_64") && call.arch == NATIVE && call.number & X32 != 0;
+        let Some(table) = known.filter(|_| !x32) else { return Found::Abi };
+        let Some(slot) = self.by_number.get(&(call.arch, call.number)) else { return Found::Nothing };
+        let arguments = slot.form.native(call.arguments);
+        let mut rules = slot.rules.iter().map(|index| &self.rules[*index]);
+        if let Some(rule) = rules.find(|rule| rule.refuses(&arguments)) {
             return Found::Refused(rule);
         }
-        let looked_at = watched.iter().map(|index| &self.watched[*index]).find(|one| one.concerns(&call.arguments));
-        looked_at.map_or(Found::Nothing, |one| Found::Watched(one, libc::c_long::from(call.number), false))
+        let structures = match (table, slot.form) {
+            (Table::Native, _) => Structures::Native,
+            (Table::I386, Form::Time64) => Structures::Time64,
+            (Table::I386, _) => Structures::Narrow,
+        };
+        let mut looked_at = slot.watched.iter().map(|index| &self.watched[*index]);
+        let looked_at = looked_at.find(|one| one.concerns(&arguments));
+        looked_at
+            .map_or(Found::Nothing, |one| Found::Watched(one, InNative { number: slot.native, arguments, structures }))
     }
 }
 
@@ -90,7 +134,7 @@ mod tests {
 
     #[test]
     fn registers_tell_what_a_call_is() {
-        let calls = Calls::new(Posture::Locked, Posture::Restricted, Ids { uid: 10001, gid: 10001 });
+        let calls = Calls::new(Posture::Locked, Posture::Restricted, Ids { uid: 10001, gid: 10001 }, &[]);
         let write = libc::O_WRONLY as u64;
         assert_eq!(find(&calls, libc::SYS_openat, [0, 0, write, 0, 0, 0]), "watched openat");
         assert_eq!(find(&calls, libc::SYS_openat, [0; 6]), "nothing");
@@ -110,9 +154,9 @@ mod tests {
 
     #[test]
     fn under_restricted_the_kernel_is_asked_about_mounts() {
-        let calls = Calls::new(Posture::Restricted, Posture::Open, Ids { uid: 10001, gid: 10001 });
+        let calls = Calls::new(Posture::Restricted, Posture::Open, Ids { uid: 10001, gid: 10001 }, &[]);
         assert_eq!(find(&calls, libc::SYS_mount, [0; 6]), "watched mount");
         assert_eq!(find(&calls, libc::SYS_execve, [0; 6]), "nothing");
-        assert!(Calls::new(Posture::Open, Posture::Open, Ids { uid: 0, gid: 0 }).watched.is_empty());
+        assert!(Calls::new(Posture::Open, Posture::Open, Ids { uid: 0, gid: 0 }, &[]).watched.is_empty());
     }
 }

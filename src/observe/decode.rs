@@ -1,7 +1,8 @@
 //! From the registers of a stopped call to what it asks for.
 
 use super::act::{Act, Address, Base, Change, Made, Place, Value};
-use super::caller::{Caller, PATH_MAX, Unread, asks_for_base};
+use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};
+use super::calls::Structures;
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,11 +10,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Debug)]
 pub struct Call<'a> {
     /// Who is stopped.
-    pub caller: &'a Caller,
-    /// The registers.
+    pub caller: &'a dyn Memory,
+    /// The registers of the native call.
     pub arguments: [u64; 6],
-    /// Whether pointers and the structures behind them are those of a 32-bit program.
-    pub narrow: bool,
+    /// What the pointers point to.
+    pub structures: Structures,
 }
 
 /// What came of reading a call.
@@ -64,25 +65,34 @@ impl Call<'_> {
         Place { base: Base::File(self.int(argument)), given: Vec::new(), follow: true }
     }
 
-    /// The long at an index behind a pointer, in the caller's own size.
-    fn long(&self, bytes: &[u8], index: usize) -> i64 {
-        let size = if self.narrow { 4 } else { 8 };
-        let field = bytes.get(index * size..(index + 1) * size).unwrap_or_default();
-        match *field {
-            [a, b, c, d] => i64::from(i32::from_ne_bytes([a, b, c, d])),
-            _ => field.try_into().map_or(0, i64::from_ne_bytes),
+    /// The longs behind a pointer, in the caller's own size, extended as the kernel does.
+    fn longs<const N: usize>(&self, argument: usize) -> Result<[i64; N], Unread> {
+        let narrow = self.structures == Structures::Narrow;
+        let size = if narrow { 4 } else { 8 };
+        let bytes = self.caller.bytes(self.arguments[argument], N * size)?;
+        Ok(std::array::from_fn(|index| {
+            let field = &bytes[index * size..][..size];
+            match narrow {
+                true => field.try_into().map_or(0, |field| i64::from(i32::from_ne_bytes(field))),
+                false => field.try_into().map_or(0, i64::from_ne_bytes),
+            }
+        }))
+    }
+
+    /// Seconds and a fraction, of which 32-bit programs give 32 bits in any event.
+    fn time(&self, seconds: i64, fraction: i64) -> (i64, i64) {
+        match self.structures {
+            Structures::Time64 => (seconds, i64::from(fraction as u32)),
+            Structures::Native | Structures::Narrow => (seconds, fraction),
         }
     }
 
-    /// Two pairs of longs, seconds and a fraction.
     fn two_times(&self, argument: usize) -> Result<Option<[(i64, i64); 2]>, Unread> {
         if self.arguments[argument] == 0 {
             return Ok(None);
         }
-        let size = if self.narrow { 16 } else { 32 };
-        let bytes = self.caller.bytes(self.arguments[argument], size)?;
-        let at = |index| self.long(&bytes, index);
-        Ok(Some([(at(0), at(1)), (at(2), at(3))]))
+        let [a, b, c, d] = self.longs(argument)?;
+        Ok(Some([self.time(a, b), self.time(c, d)]))
     }
 
     fn address(&self, pointer: usize, length: usize) -> Result<Vec<u8>, Unread> {
@@ -197,7 +207,7 @@ pub fn link(call: &Call<'_>) -> Decoded {
 
 /// linkat(2).
 pub fn linkat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW as u64 != 0;
     // Of an empty path the kernel asks for a capability or the very credentials of the opener, and says ENOENT.
     if asks_for_base(flags) {
@@ -233,12 +243,21 @@ pub fn rmdir(call: &Call<'_>) -> Decoded {
 
 /// unlinkat(2).
 pub fn unlinkat(call: &Call<'_>) -> Decoded {
+    known(call.arguments[2], libc::AT_REMOVEDIR)?;
     Ok(Act::Remove(call.path_at(0, 1, false, false)?, call.int(2) & libc::AT_REMOVEDIR != 0))
 }
 
 fn changed(at: Place, change: Change) -> Decoded {
     Ok(Act::Change(at, change))
 }
+
+/// The flags of an *at call, if it knows them all: others are EINVAL before anything is looked at.
+fn known(flags: u64, all: i32) -> Result<u64, Unread> {
+    if flags as u32 & !(all as u32) == 0 { Ok(flags) } else { Err(Unread::Form) }
+}
+
+/// The flags that most of them take.
+const AT_FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
 
 fn follows(flags: u64) -> bool {
     flags & libc::AT_SYMLINK_NOFOLLOW as u64 == 0
@@ -261,7 +280,7 @@ pub fn fchmodat(call: &Call<'_>) -> Decoded {
 
 /// fchmodat2, Linux 6.6.
 pub fn fchmodat2(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[3];
+    let flags = known(call.arguments[3], AT_FLAGS)?;
     changed(call.path_at(0, 1, follows(flags), asks_for_base(flags))?, Change::Mode(call.word(2)))
 }
 
@@ -282,7 +301,7 @@ pub fn fchown(call: &Call<'_>) -> Decoded {
 
 /// fchownat(2).
 pub fn fchownat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     changed(at, Change::Owner(call.word(2), call.word(3)))
 }
@@ -292,20 +311,14 @@ pub fn truncate(call: &Call<'_>) -> Decoded {
     changed(call.path(0, true)?, Change::Length(call.arguments[1]))
 }
 
-/// truncate64(2) of 32-bit programs: the length in two registers.
-pub fn truncate64(call: &Call<'_>) -> Decoded {
-    let length = u64::from(call.word(1)) | u64::from(call.word(2)) << 32;
-    changed(call.path(0, true)?, Change::Length(length))
-}
-
 /// utime(2): whole seconds.
 pub fn utime(call: &Call<'_>) -> Decoded {
     let at = call.path(0, true)?;
     if call.arguments[1] == 0 {
         return changed(at, Change::Times(None));
     }
-    let bytes = call.caller.bytes(call.arguments[1], if call.narrow { 8 } else { 16 })?;
-    changed(at, Change::Times(Some([(call.long(&bytes, 0), 0), (call.long(&bytes, 1), 0)])))
+    let [access, modification] = call.longs(1)?;
+    changed(at, Change::Times(Some([(access, 0), (modification, 0)])))
 }
 
 fn microseconds(times: Option<[(i64, i64); 2]>) -> Change {
@@ -328,17 +341,13 @@ pub fn futimesat(call: &Call<'_>) -> Decoded {
 
 /// utimensat(2): nanoseconds; without a path the descriptor's own file.
 pub fn utimensat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[3];
-    let at = match call.arguments[1] {
-        0 => call.descriptor(0),
-        _ => call.path_at(0, 1, follows(flags), asks_for_base(flags))?,
+    let flags = known(call.arguments[3], AT_FLAGS)?;
+    let is_base = call.arguments[1] == 0 && flags == 0 && call.int(0) != libc::AT_FDCWD;
+    let at = match is_base {
+        true => call.descriptor(0),
+        false => call.path_at(0, 1, follows(flags), asks_for_base(flags))?,
     };
     changed(at, Change::Times(call.two_times(2)?))
-}
-
-/// utimensat_time64 of 32-bit programs.
-pub fn utimensat_time64(call: &Call<'_>) -> Decoded {
-    utimensat(&Call { narrow: false, ..*call })
 }
 
 fn set_xattr(call: &Call<'_>, at: Place) -> Decoded {
@@ -369,7 +378,7 @@ pub fn fsetxattr(call: &Call<'_>) -> Decoded {
 /// setxattrat, Linux 6.13: value, size and flags stand in a structure.
 pub fn setxattrat(call: &Call<'_>) -> Decoded {
     const SIZE: usize = 16;
-    let flags = call.arguments[2];
+    let flags = known(call.arguments[2], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     let name = call.caller.string(call.arguments[3], XATTR_NAME_MAX)?;
     if (call.arguments[5] as usize) < SIZE {
@@ -408,7 +417,7 @@ pub fn fremovexattr(call: &Call<'_>) -> Decoded {
 
 /// removexattrat, Linux 6.13.
 pub fn removexattrat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[2];
+    let flags = known(call.arguments[2], AT_FLAGS)?;
     remove_xattr(call, call.path_at(0, 1, follows(flags), asks_for_base(flags))?, 3)
 }
 
@@ -421,7 +430,10 @@ pub fn ioctl(call: &Call<'_>) -> Decoded {
     match INODE_REQUESTS.iter().find(|(known, _)| *known == request) {
         Some((request, size)) => {
             let bytes = call.caller.bytes(call.arguments[2], *size)?;
-            changed(call.descriptor(0), Change::Inode(*request, bytes))
+            // A 32-bit program's request has another number for the same.
+            let narrow = call.structures != Structures::Native && *request == INODE_REQUESTS[1].0;
+            let request = if narrow { INODE_REQUESTS[0].0 } else { *request };
+            changed(call.descriptor(0), Change::Inode(request, bytes))
         }
         None => Ok(Act::Plain),
     }
@@ -429,7 +441,7 @@ pub fn ioctl(call: &Call<'_>) -> Decoded {
 
 /// file_setattr, Linux 6.17.
 pub fn file_setattr(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     match call.arguments[3] as usize {
         size @ 1..=AGAIN_MAX => changed(at, Change::FileAttributes(call.caller.bytes(call.arguments[2], size)?)),
@@ -490,9 +502,12 @@ pub fn execve(call: &Call<'_>) -> Decoded {
     Ok(Act::Execute(call.path(0, true)?))
 }
 
+/// Linux 6.14: whether it could be executed is all that is asked.
+const AT_EXECVE_CHECK: i32 = 0x10000;
+
 /// execveat(2).
 pub fn execveat(call: &Call<'_>) -> Decoded {
-    let flags = call.arguments[4];
+    let flags = known(call.arguments[4], AT_FLAGS | AT_EXECVE_CHECK)?;
     Ok(Act::Execute(call.path_at(0, 1, follows(flags), asks_for_base(flags))?))
 }
 
@@ -574,28 +589,33 @@ pub enum Again {
     MaybeText,
     /// A path.
     Path,
-    /// A descriptor of which only the file system matters, or `AT_FDCWD`.
-    Mount,
     /// The head of a `struct file_handle`, with room for the rest.
     Handle,
-    /// `union bpf_attr`, whose size another argument gives.
-    Bpf(usize),
     /// Memory of this size.
     Memory(usize),
+    /// Memory whose size another argument gives.
+    Sized(usize),
     /// `struct perf_event_attr`, which holds its own size.
     PerfEvent,
+    /// `struct timeval` or `struct timespec`.
+    Time,
+    /// `time_t`, for the call that takes a `struct timeval`.
+    Seconds,
+    /// `struct timex`.
+    Timex,
     /// Nothing of it matters before the kernel has looked at the capability.
     Null,
 }
 
 /// The largest memory that is copied for a call that is made again: bpf(2)'s and perf_event_open(2)'s are a page at most.
-const AGAIN_MAX: usize = 4096;
+pub const AGAIN_MAX: usize = 4096;
+
+/// The sizes of `struct timex` (linux/timex.h) and of a 32-bit program's.
+const TIMEX: usize = 208;
+const TIMEX_NARROW: usize = 128;
 
 /// The largest handle of a file, beside its head (name_to_handle_at(2)).
 const HANDLE_MAX: usize = 128;
-/// bpf(2), and where its attributes have the log's level, size and address.
-const BPF_PROG_LOAD: u32 = 5;
-const BPF_LOG: std::ops::Range<usize> = 24..40;
 
 /// A call as it can be made again.
 pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
@@ -609,6 +629,7 @@ pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
             _ => call.caller.bytes(address, size).map(Value::Memory),
         }
     };
+    let longs = |longs: &[i64]| Value::Memory(longs.iter().copied().flat_map(i64::to_ne_bytes).collect());
     let values: Result<Vec<Value>, Unread> = shape
         .iter()
         .enumerate()
@@ -620,25 +641,26 @@ pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
             Again::MaybeText => call.text(argument).map(Value::Text),
             Again::Memory(size) => memory(argument, size),
             Again::Path => call.path(argument, true).map(Value::Path),
-            // Every file system that the command may name asks the same of it.
-            Again::Mount => match call.int(argument) {
-                fd if fd < 0 => Ok(Value::Number(call.arguments[argument])),
-                fd if call.caller.has_file(fd)? => Ok(Value::Number(libc::AT_FDCWD as u64)),
-                _ => Err(Unread::Form),
-            },
             Again::Handle => {
                 let mut handle = call.caller.bytes(call.arguments[argument], 8)?;
                 handle.resize(8 + HANDLE_MAX, 0);
                 Ok(Value::Memory(handle))
             }
-            Again::Bpf(by) => match memory(argument, call.arguments[by] as usize)? {
-                Value::Memory(mut attributes) if call.word(0) == BPF_PROG_LOAD => {
-                    // The verifier's log would be written to where the caller has its own, in this process's memory.
-                    attributes.iter_mut().take(BPF_LOG.end).skip(BPF_LOG.start).for_each(|byte| *byte = 0);
-                    Ok(Value::Memory(attributes))
-                }
-                value => Ok(value),
-            },
+            Again::Sized(by) => memory(argument, call.arguments[by] as usize),
+            Again::Time | Again::Seconds | Again::Timex if call.arguments[argument] == 0 => Ok(Value::Number(0)),
+            Again::Time => call.longs(argument).map(|[seconds, fraction]| {
+                let (seconds, fraction) = call.time(seconds, fraction);
+                longs(&[seconds, fraction])
+            }),
+            Again::Seconds => call.longs(argument).map(|[seconds]| longs(&[seconds, 0])),
+            // What is to be changed comes first and in one size, and is all that matters before the capability.
+            Again::Timex if call.structures == Structures::Narrow => {
+                let narrow = call.caller.bytes(call.arguments[argument], TIMEX_NARROW)?;
+                let mut native = vec![0; TIMEX];
+                native[..4].copy_from_slice(&narrow[..4]);
+                Ok(Value::Memory(native))
+            }
+            Again::Timex => memory(argument, TIMEX),
             Again::PerfEvent => {
                 let head = call.caller.bytes(call.arguments[argument], 8)?;
                 let size = head[4..].try_into().map_or(0, u32::from_ne_bytes) as usize;

@@ -85,6 +85,11 @@ impl Evidence {
         self.observer = Some(hearing);
     }
 
+    /// The observer has been ended, with nobody left whose calls it could answer.
+    pub fn observer_is_over(&mut self) {
+        self.observer = None;
+    }
+
     /// The observer, to be waited for.
     pub fn observer(&self) -> Option<&Hearing> {
         self.observer.as_ref()

@@ -5,17 +5,19 @@
 
 mod paths;
 
-use super::act::{Act, Address, Place, Value};
+use super::act::{Act, Address, Base, Place, Value};
 use super::ask::{self, Answer};
 use super::caller::{Caller, Name, Unread};
-use super::calls::{Calls, Found as Known};
+use super::calls::{Calls, Found as Known, InNative};
 use super::connectors::Note;
 use super::decode::{Call, again};
 use super::predict;
+use super::socketcall;
 use super::subject;
 use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use crate::confine::rules::Rule;
 use crate::ledger::record::Subject;
 use crate::policy::Axis;
 use crate::sys::notify::Notification;
@@ -25,7 +27,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::Pid;
 use std::ffi::CString;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -68,38 +70,33 @@ pub struct Judge {
 
 impl Judge {
     /// Judges one call.
-    pub fn judge(&self, notification: &Notification) -> Verdict {
-        let tid = Pid::from_raw(notification.tid as i32);
-        let caller = Caller::new(tid, self.may_open);
-        let arguments = notification.call.arguments;
+    pub fn judge(&self, listener: BorrowedFd<'_>, notification: &Notification) -> Verdict {
+        let caller = Caller::new(listener, notification, self.may_open);
+        let tid = caller.tid;
         match self.calls.find(&notification.call) {
             Known::Abi => {
-                let object =
-                    Target::Text(format!("call {} of {:#x}", notification.call.number, notification.call.arch));
-                let refusal = self.refusal("abi", Errno::ENOSYS, object, "abi", tid);
-                Verdict::Refuse(Errno::ENOSYS, Refusal { axis: Some(Axis::Privilege), ..refusal })
+                let object = format!("call {} of {:#x}", notification.call.number, notification.call.arch);
+                self.refused_as_abi(Axis::Privilege, "abi", Errno::ENOSYS, &object, tid)
             }
-            Known::Refused(rule) => {
-                let errno = Errno::from_raw(rule.errno);
-                let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
-                let object = Target::Text(super::describe::registers(rule.call, &arguments));
-                let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
-                Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
-            }
-            Known::Watched(watched, number, narrow) => {
-                if tid.as_raw() == 0 {
-                    return Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call));
+            Known::Refused(rule) => self.refused_by(rule, &notification.call.arguments, tid),
+            Known::Watched(watched, native) => {
+                let verdict = if tid.as_raw() == 0 {
+                    Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call))
+                } else if self.mixed && !self.is_commands(&caller) {
+                    Verdict::GoOn
+                } else {
+                    self.look(&Looked::new(self, &caller, watched, native))
+                };
+                match verdict {
+                    // What is not decided here is decided by nobody.
+                    Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_)
+                        if watched.decides =>
+                    {
+                        let object = "arguments that cannot be judged";
+                        self.refused_as_abi(Axis::Network, watched.call, Errno::EPERM, object, tid)
+                    }
+                    verdict => verdict,
                 }
-                if self.mixed && !self.is_commands(&caller) {
-                    return Verdict::GoOn;
-                }
-                self.look(&Looked {
-                    judge: self,
-                    watched,
-                    number,
-                    caller: &caller,
-                    call: Call { caller: &caller, arguments, narrow },
-                })
             }
             Known::Nothing => Verdict::GoOn,
         }
@@ -112,6 +109,7 @@ impl Judge {
         };
         match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
             Ok(verdict) => verdict,
+            Err(Unread::Form) if looked.watched.decides => Verdict::RefuseSilently(Errno::EFAULT),
             Err(Unread::Form | Unread::Gone) => Verdict::GoOn,
             // The kernel's permission to look is the kernel's own for a caller who may not be looked at (ptrace(2)).
             Err(Unread::Closed) => {
@@ -121,6 +119,21 @@ impl Judge {
             }
             Err(Unread::Failed(call, errno)) => Verdict::Unknown(format!("{}: {call}: {errno}", looked.watched.call)),
         }
+    }
+
+    /// What the filter refuses.
+    pub(super) fn refused_by(&self, rule: &Rule, arguments: &[u64; 6], tid: Pid) -> Verdict {
+        let errno = Errno::from_raw(rule.errno);
+        let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
+        let object = Target::Text(super::describe::registers(rule.call, arguments));
+        let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
+    }
+
+    /// What is refused for the entry by which it was made.
+    pub(super) fn refused_as_abi(&self, axis: Axis, operation: &str, errno: Errno, object: &str, tid: Pid) -> Verdict {
+        let refusal = self.refusal(operation, errno, Target::Text(object.to_owned()), "abi", tid);
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
     }
 
     fn refusal(&self, operation: &str, errno: Errno, object: Target, rule: &str, tid: Pid) -> Refusal {
@@ -140,8 +153,9 @@ impl Judge {
         subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
     }
 
-    /// Whether a caller is the command's own user, without capabilities, in the user namespace that this process is in.
-    fn is_commands(&self, caller: &Caller) -> bool {
+    /// Whether a caller is the command's own user, without capabilities, in the user and mount namespaces and at the root
+    /// that this process has: a set-id program may have given it others.
+    fn is_commands(&self, caller: &Caller<'_>) -> bool {
         let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
         let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
@@ -150,22 +164,28 @@ impl Judge {
         if uids.is_empty() || !own || !bare {
             return false;
         }
-        let namespace = |of: &str| readlink(format!("/proc/{of}/ns/user").as_str());
-        let callers = caller.with_memory(|| Ok(namespace(&tid.to_string())));
-        callers.is_ok_and(|found| found.is_ok() && found == namespace("self"))
+        let entry = |of: &str, entry: &str| readlink(format!("/proc/{of}/{entry}").as_str());
+        let shared = |name: &&str| entry(&tid.to_string(), name).is_ok_and(|found| entry("self", name) == Ok(found));
+        caller.with_memory(|| Ok(["ns/user", "ns/mnt", "root"].iter().all(shared))).unwrap_or(false)
     }
 }
 
-struct Looked<'a> {
-    judge: &'a Judge,
-    watched: &'a Watched,
+/// One call that is looked at.
+pub(super) struct Looked<'a> {
+    pub(super) judge: &'a Judge,
+    pub(super) watched: &'a Watched,
     number: nix::libc::c_long,
-    caller: &'a Caller,
-    call: Call<'a>,
+    pub(super) caller: &'a Caller<'a>,
+    pub(super) call: Call<'a>,
 }
 
-impl Looked<'_> {
-    fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
+impl<'a> Looked<'a> {
+    pub(super) fn new(judge: &'a Judge, caller: &'a Caller, watched: &'a Watched, native: InNative) -> Looked<'a> {
+        let InNative { number, arguments, structures } = native;
+        Looked { judge, watched, number, caller, call: Call { caller, arguments, structures } }
+    }
+
+    pub(super) fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
         let ids = self.judge.ids;
         Ok(match act {
             Act::Plain => Verdict::GoOn,
@@ -179,6 +199,7 @@ impl Looked<'_> {
                 _ => Verdict::GoOn,
             },
             Act::Execute(place) => return self.execute(&place),
+            Act::Socket { number, arguments, value } => return socketcall::verdict(self, number, arguments, &value),
             Act::Ids { group, wanted, tells } => {
                 let own = if group { ids.gid } else { ids.uid };
                 let Some(other) = wanted.iter().find(|id| ![own, u32::MAX].contains(id)) else {
@@ -192,11 +213,14 @@ impl Looked<'_> {
             }
             Act::Capabilities(false) => Verdict::GoOn,
             Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
-            Act::Trace(pid) => match is_traceable(pid) {
+            Act::Trace(pid) => match ask::is_traceable(pid) {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },
             Act::Privileged(values) => {
+                if self.number == nix::libc::SYS_open_by_handle_at && !self.names_mount(&values)? {
+                    return Ok(Verdict::GoOn);
+                }
                 let mut names = Vec::new();
                 for value in &values {
                     if let Value::Path(place) = value {
@@ -213,6 +237,24 @@ impl Looked<'_> {
             }
             act => return self.on_paths(&act),
         })
+    }
+
+    /// Whether the first of the values names a mount to open_by_handle_at(2), one of those that need a capability: handles
+    /// of processes and of namespaces are for everyone.
+    fn names_mount(&self, values: &[Value]) -> Result<bool, Unread> {
+        const PID_FS_MAGIC: i64 = 0x5049_4446;
+        let Some(Value::Number(mount)) = values.first() else { return Ok(false) };
+        let mount = *mount as i32;
+        if mount < 0 {
+            return Ok(true);
+        }
+        if !self.caller.has_file(mount)? {
+            return Ok(false);
+        }
+        let held = self.caller.hold(Base::File(mount))?;
+        let of = |found: nix::sys::statfs::Statfs| found.filesystem_type();
+        let kind = nix::sys::statfs::fstatfs(&held).map(of).map_err(|errno| Unread::Failed("fstatfs", errno))?;
+        Ok(kind != nix::sys::statfs::NSFS_MAGIC && i64::from(kind.0) != PID_FS_MAGIC)
     }
 
     /// A name for a place, also where the caller's spelling means itself.
@@ -273,14 +315,6 @@ fn has_capabilities(object: &OwnedFd) -> bool {
     let none =
         [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
     call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
-}
-
-/// Whether the kernel lets one of the command's user look into a process (ptrace(2), PTRACE_MODE_READ_FSCREDS).
-fn is_traceable(pid: i32) -> Result<(), Errno> {
-    match readlink(format!("/proc/{pid}/cwd").as_str()) {
-        Err(Errno::EACCES | Errno::EPERM) => Err(Errno::EPERM),
-        Ok(_) | Err(_) => Ok(()),
-    }
 }
 
 fn target_of(path: Option<PathBuf>) -> Target {

@@ -13,6 +13,7 @@ pub mod watched;
 mod ask;
 mod judge;
 mod predict;
+mod socketcall;
 mod walk;
 
 // Who made it.

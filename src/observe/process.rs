@@ -1,9 +1,9 @@
 //! The observer process: the command's own confinement, less the listener and less the end of the namespaces' say about who
 //! may signal whom. It takes the listener of each confined child and answers it to its end.
 //!
-//! It holds no privilege but SYS_PTRACE, and that only while it reads a caller that is not dumpable. Its effective ids are
-//! the command's, by which the kernel judges access to files; its real and saved uid are the run's own, so that the command
-//! can neither signal nor trace it (kill(2), ptrace(2)).
+//! It holds no privilege but SYS_PTRACE, and that only while it looks at a caller. Its file system ids are the command's, by
+//! which the kernel judges access to files; its other uids are the run's own, so that the command can neither signal, trace,
+//! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 use super::calls::Calls;
 use super::judge::{Judge, Verdict};
@@ -107,37 +107,47 @@ struct Service {
 impl Service {
     /// Takes listeners until the supervisor or the stage has ended.
     fn take_listeners(self: &Arc<Self>, handover: &OwnedFd) -> i32 {
+        // Those that no thread could be had for, as the caller's limit on processes may leave none.
+        let mut own: Vec<Arc<OwnedFd>> = Vec::new();
         loop {
             // Answers from the supervisor are for whoever has asked; here only its end matters.
-            let mut fds = [
+            let mut fds = vec![
                 PollFd::new(handover.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.channel.as_fd(), PollFlags::empty()),
             ];
+            fds.extend(own.iter().map(|listener| PollFd::new(listener.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return 1,
             }
-            if fds[1].any() == Some(true) {
+            let ready: Vec<bool> = fds.iter().map(|fd| fd.any() == Some(true)).collect();
+            if ready[1] {
                 return 1;
             }
-            if fds[0].any() != Some(true) {
+            let mut over = Vec::new();
+            for (index, listener) in own.iter().enumerate().filter(|(index, _)| ready[index + 2]) {
+                match notify::receive(listener.as_fd()) {
+                    Ok(notification) if !self.answer(listener.as_fd(), &notification) => return 1,
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(Errno::ENOENT) if has_ended(listener.as_fd()) => over.push(index),
+                    Err(Errno::ENOENT) => {}
+                    Err(_) => return 1,
+                }
+            }
+            over.into_iter().rev().for_each(|index| drop(own.remove(index)));
+            if !ready[0] {
                 continue;
             }
-            match receive_listener(handover.as_fd()) {
-                Ok(Some(listener)) => {
-                    if let Err(cause) = self.clone().serve(listener) {
-                        // The end of this process tells as much, and less.
-                        return 1 + i32::from(self.tell(&Told::Failed(format!("fork of a thread: {cause:?}"))));
-                    }
-                }
+            match receive_listener(handover.as_fd()).and_then(|l| l.map(|l| self.clone().serve(l)).transpose()) {
+                Ok(Some(unserved)) => own.extend(unserved),
                 Ok(None) => return 0,
                 Err(_) => return 1,
             }
         }
     }
 
-    /// Starts the threads that answer a listener: one at least.
-    fn serve(self: Arc<Self>, listener: OwnedFd) -> Result<(), Errno> {
+    /// Starts the threads that answer a listener. Gives it back where there can be none.
+    fn serve(self: Arc<Self>, listener: OwnedFd) -> Result<Option<Arc<OwnedFd>>, Errno> {
         match notify::wake_synchronously(listener.as_fd()) {
             // A kernel before 6.6: it takes longer.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOTTY) => {}
@@ -146,22 +156,22 @@ impl Service {
         let listener = Arc::new(listener);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS);
         for started in 0..threads {
-            let (service, listener) = (self.clone(), listener.clone());
+            let (service, served) = (self.clone(), listener.clone());
             let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 // A listener that nobody answers would hold its callers for ever: closed, it gives them ENOSYS.
-                let ended = catch_unwind(AssertUnwindSafe(|| service.answer_all(listener.as_fd())));
+                let ended = catch_unwind(AssertUnwindSafe(|| service.answer_all(served.as_fd())));
                 if !ended.unwrap_or(false) {
                     sys::exit_now(1);
                 }
             });
             match thread {
                 Ok(_) => {}
-                Err(error) if started == 0 => return Err(Errno::from_raw(error.raw_os_error().unwrap_or(0))),
-                // Fewer do as well, one after the other.
+                Err(_) if started == 0 => return Ok(Some(listener)),
+                // Fewer do as well.
                 Err(_) => break,
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Answers each call until no process is left that could make one. False: something of ours has failed.
@@ -187,7 +197,7 @@ impl Service {
 
     fn answer(&self, listener: BorrowedFd<'_>, notification: &Notification) -> bool {
         let id = notification.id;
-        let verdict = self.judge.judge(notification);
+        let verdict = self.judge.judge(listener, notification);
         // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
         let recorded = match &verdict {
             Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
@@ -207,9 +217,9 @@ impl Service {
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {
                 match notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec) {
-                    // It has no room for another descriptor.
-                    Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM)) => notify::refuse(listener, id, errno),
-                    outcome => outcome,
+                    // The caller's table of descriptors is full (EMFILE), which is for the caller to hear.
+                    Err(errno) if errno != Errno::ENOENT => notify::refuse(listener, id, errno),
+                    given => given,
                 }
             }
         };

@@ -12,6 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlink
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
+use nix::unistd::Pid;
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,8 +29,10 @@ pub struct Found {
     pub at: OwnedFd,
     /// What comes beneath it: one component where it was reached whole, more where it was not.
     pub rest: Vec<u8>,
-    /// Whether the way led over a link that means the process that looks.
+    /// Whether the way led over a link that means the process that looks, or over one that only its own process can see.
     pub by_self: bool,
+    /// Whether it ended where only the caller sees on.
+    pub hidden: bool,
 }
 
 impl Found {
@@ -105,7 +108,7 @@ pub fn is_plain(caller: &Caller, place: &Place) -> bool {
 }
 
 /// Walks a name of a caller's. What cannot be reached is told as far as it was.
-pub fn walk(caller: &Caller, name: &Name) -> Result<Found, Errno> {
+pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
     let text = name.text.as_bytes();
     // A name relative to a base goes through our own /proc entry of it first: one jump that is not the caller's.
     let (mut at, path) = match &name.held {
@@ -113,7 +116,8 @@ pub fn walk(caller: &Caller, name: &Name) -> Result<Found, Errno> {
             let prefix = format!("/proc/self/fd/{}", held.as_raw_fd());
             (held.try_clone().map_err(|_| Errno::EMFILE)?, text.strip_prefix(prefix.as_bytes()).unwrap_or_default())
         }
-        None => match caller_base(caller, text) {
+        // Where a caller is known not to be dumpable its bases are held, and such a spelling is its own.
+        None => match caller_base(caller, text).filter(|_| !caller.is_closed()) {
             Some((base, rest)) => (pinned(nix::fcntl::AT_FDCWD, base, true)?, rest),
             None => (pinned(nix::fcntl::AT_FDCWD, b"/", true)?, text),
         },
@@ -131,15 +135,19 @@ pub fn walk(caller: &Caller, name: &Name) -> Result<Found, Errno> {
             }
             _ => component,
         };
-        let ending = |at: OwnedFd, component: &[u8], left: &VecDeque<Vec<u8>>| {
-            let rest = std::iter::once(component).chain(left.iter().map(Vec::as_slice)).collect::<Vec<_>>().join(&b'/');
-            Ok(Found { at, rest, by_self })
-        };
         let found = match pinned(at.as_fd(), &component, false) {
             Ok(found) => found,
-            Err(_) => return ending(at, &component, &left),
+            // The directory of descriptors of a caller that is not dumpable is closed to all but itself.
+            Err(Errno::EACCES) if caller.is_closed() && is_callers(caller, &at) => {
+                match own_descriptor(caller, &at, &component) {
+                    Some(object) if name.follow || !last => (by_self, at) = (true, object),
+                    _ => return Ok(Found { hidden: true, ..ended(at, &component, &left, by_self) }),
+                }
+                continue;
+            }
+            Err(_) => return Ok(ended(at, &component, &left, by_self)),
         };
-        let Ok(stat) = fstat(&found) else { return ending(at, &component, &left) };
+        let Ok(stat) = fstat(&found) else { return Ok(ended(at, &component, &left, by_self)) };
         if is(&stat, SFlag::S_IFLNK) && !(last && !name.follow) {
             links += 1;
             if links > MAX_LINKS {
@@ -147,9 +155,14 @@ pub fn walk(caller: &Caller, name: &Name) -> Result<Found, Errno> {
             }
             if is_proc(at.as_fd()) && links_to_object(&at) {
                 // It jumps to an object; its text is for people.
-                at = match caller.with_sight(|| pinned(at.as_fd(), &component, true)) {
-                    Ok(Ok(object)) => object,
-                    Ok(Err(_)) | Err(_) => return ending(at, &component, &left),
+                let jump = || pinned(at.as_fd(), &component, true);
+                // The caller's sight is of its own process: what others have open is for the kernel to show, or not.
+                let own = is_callers(caller, &at);
+                by_self |= own && caller.is_closed();
+                let jumped = if own { caller.with_sight(jump) } else { Ok(jump()) };
+                at = match jumped {
+                    Ok(Ok(object)) if caller.still_waits().is_ok() => object,
+                    Ok(_) | Err(_) => return Ok(ended(at, &component, &left, by_self)),
                 };
                 continue;
             }
@@ -161,11 +174,17 @@ pub fn walk(caller: &Caller, name: &Name) -> Result<Found, Errno> {
             continue;
         }
         if last && component != b".." && component != b"." {
-            return Ok(Found { at, rest: component, by_self });
+            return Ok(Found { at, rest: component, by_self, hidden: false });
         }
         at = found;
     }
-    Ok(Found { at, rest: Vec::new(), by_self })
+    Ok(Found { at, rest: Vec::new(), by_self, hidden: false })
+}
+
+/// Where a walk ends that cannot go on.
+fn ended(at: OwnedFd, component: &[u8], left: &VecDeque<Vec<u8>>, by_self: bool) -> Found {
+    let rest = std::iter::once(component).chain(left.iter().map(Vec::as_slice)).collect::<Vec<_>>().join(&b'/');
+    Found { at, rest, by_self, hidden: false }
 }
 
 /// Whether links in this directory of /proc jump: all do below a process's own directory, and none directly in /proc, in
@@ -175,8 +194,24 @@ fn links_to_object(directory: &OwnedFd) -> bool {
     path.components().count() > 2
 }
 
+/// What one of the caller's descriptors refers to, by its name in /proc/PID/fd or /proc/PID/task/TID/fd.
+fn own_descriptor(caller: &Caller<'_>, directory: &OwnedFd, name: &[u8]) -> Option<OwnedFd> {
+    let path = path_of(directory.as_fd())?;
+    let number = std::str::from_utf8(name).ok()?.parse().ok()?;
+    let of_descriptors = path.file_name().is_some_and(|name| name == "fd") && is_callers(caller, directory);
+    of_descriptors.then(|| caller.hold(Base::Fd(number)).ok())?
+}
+
+/// Whether a directory of /proc is one of the caller's process, or lies beneath it.
+fn is_callers(caller: &Caller<'_>, directory: &OwnedFd) -> bool {
+    let path = path_of(directory.as_fd()).unwrap_or_default();
+    let owner = path.strip_prefix("/proc").ok().and_then(|entry| entry.iter().next()?.to_str()?.parse().ok());
+    let process = threads::process_of(caller.tid);
+    process.is_some() && owner.is_some_and(|tid| threads::process_of(Pid::from_raw(tid)) == process)
+}
+
 /// The /proc entry of the caller's by which a relative name begins, and what comes after it.
-fn caller_base<'a>(caller: &Caller, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+fn caller_base<'a>(caller: &Caller<'_>, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     let own = format!("/proc/{}/", caller.tid);
     let after = text.strip_prefix(own.as_bytes())?;
     let taken = if after.starts_with(b"cwd") {
@@ -235,11 +270,11 @@ pub fn pin_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u64)
 /// What [`pin_within`] pins, or its directory and the name that is not there.
 pub fn found_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u64) -> Option<Found> {
     match pin_within(base, path, follow, resolve) {
-        Ok(at) => Some(Found { at, rest: Vec::new(), by_self: false }),
+        Ok(at) => Some(Found { at, rest: Vec::new(), by_self: false, hidden: false }),
         Err(_) => {
             let (parent, last) = split(path)?;
             let at = pin_within(base, parent, true, resolve).ok()?;
-            Some(Found { at, rest: last.to_vec(), by_self: false })
+            Some(Found { at, rest: last.to_vec(), by_self: false, hidden: false })
         }
     }
 }

@@ -4,16 +4,20 @@
 //! ftruncate(2) is not among them: who may not write a file has no descriptor that it takes.
 
 use super::decode::{self, Again, Call, Decoded};
+use super::socketcall;
 use crate::confine::rules::{Condition, WORD};
 use crate::mutation;
 use crate::policy::Posture;
 use nix::libc;
 
+/// A reading of [`decode`].
+pub type Read = fn(&Call<'_>) -> Decoded;
+
 /// How a call's arguments are read.
 #[derive(Debug, Clone, Copy)]
 pub enum Reading {
     /// By what they mean.
-    Act(fn(&Call<'_>) -> Decoded),
+    Act(Read),
     /// As they are, to make the same call again.
     Again(&'static [Again]),
 }
@@ -32,6 +36,9 @@ pub struct Watched {
     pub capability: Option<u32>,
     /// The rule's name in records.
     pub rule: &'static str,
+    /// Whether the verdict here is the barrier itself, as registers do not tell what is asked for: such a call never goes
+    /// on, and is refused where it cannot be read.
+    pub decides: bool,
 }
 
 impl Watched {
@@ -76,14 +83,14 @@ impl Table {
         &mut self,
         call: &'static str,
         when: Vec<Vec<Condition>>,
-        reading: fn(&Call<'_>) -> Decoded,
+        reading: Read,
         capability: Option<u32>,
         rule: &'static str,
     ) {
-        self.0.push(Watched { call, when, reading: Reading::Act(reading), capability, rule });
+        self.0.push(Watched { call, when, reading: Reading::Act(reading), capability, rule, decides: false });
     }
 
-    fn path(&mut self, call: &'static str, reading: fn(&Call<'_>) -> Decoded) {
+    fn path(&mut self, call: &'static str, reading: Read) {
         self.act(call, Vec::new(), reading, None, PERMISSION);
     }
 
@@ -93,7 +100,7 @@ impl Table {
 
     fn again_when(&mut self, call: &'static str, when: Vec<Vec<Condition>>, shape: &'static [Again], capability: u32) {
         let reading = Reading::Again(shape);
-        self.0.push(Watched { call, when, reading, capability: Some(capability), rule: CAPABILITY });
+        self.0.push(Watched { call, when, reading, capability: Some(capability), rule: CAPABILITY, decides: false });
     }
 }
 
@@ -102,8 +109,8 @@ pub const PERMISSION: &str = "permission";
 /// The rule of calls that need a capability.
 pub const CAPABILITY: &str = "capability";
 
-/// All calls that are looked at where the privilege axis has this posture.
-pub fn watched(privilege: Posture, ids: Ids) -> Vec<Watched> {
+/// All calls that are looked at where the axes have these postures.
+pub fn watched(privilege: Posture, network: Posture, ids: Ids) -> Vec<Watched> {
     let mut table = Table(Vec::new());
     if privilege == Posture::Open {
         return table.0;
@@ -112,6 +119,7 @@ pub fn watched(privilege: Posture, ids: Ids) -> Vec<Watched> {
         paths(&mut table);
     }
     sockets(&mut table);
+    by_socketcall(&mut table, network);
     if !mutation::left_out("watched-identities") {
         identities(&mut table, ids);
     }
@@ -137,7 +145,7 @@ fn paths(table: &mut Table) {
     table.act("openat", bits(2, &WRITES), decode::openat, None, PERMISSION);
     let requests = decode::INODE_REQUESTS.iter().map(|(request, _)| vec![Condition::equals(1, *request)]).collect();
     table.act("ioctl", requests, decode::ioctl, None, PERMISSION);
-    let rest: [(&'static str, fn(&Call<'_>) -> Decoded); 42] = [
+    let rest: [(&'static str, Read); 40] = [
         ("file_setattr", decode::file_setattr),
         ("openat2", decode::openat2),
         ("creat", decode::creat),
@@ -164,12 +172,10 @@ fn paths(table: &mut Table) {
         ("fchown", decode::fchown),
         ("fchownat", decode::fchownat),
         ("truncate", decode::truncate),
-        ("truncate64", decode::truncate64),
         ("utime", decode::utime),
         ("utimes", decode::utimes),
         ("futimesat", decode::futimesat),
         ("utimensat", decode::utimensat),
-        ("utimensat_time64", decode::utimensat_time64),
         ("setxattr", decode::setxattr),
         ("lsetxattr", decode::lsetxattr),
         ("fsetxattr", decode::fsetxattr),
@@ -201,6 +207,17 @@ fn sockets(table: &mut Table) {
     table.again_when("socket", raw, &[Again::Number; 3], CAP_NET_RAW);
 }
 
+/// socketcall(2) of 32-bit programs, whose arguments are behind a pointer: what the filter refuses on the arguments of the
+/// calls proper is decided here.
+fn by_socketcall(table: &mut Table, network: Posture) {
+    let [deciding, looking] = [&socketcall::DECIDING[..], &socketcall::LOOKING].map(|numbers| {
+        let when = numbers.iter().map(|number| vec![Condition::equals(0, *number)]).collect();
+        let reading = Reading::Act(socketcall::read);
+        Watched { call: "socketcall", when, reading, capability: None, rule: PERMISSION, decides: false }
+    });
+    table.0.extend([Watched { decides: network > Posture::Open, ..deciding }, looking]);
+}
+
 /// linux/net.h.
 const SOCK_PACKET: i32 = 10;
 
@@ -208,7 +225,7 @@ fn identities(table: &mut Table, ids: Ids) {
     let others = |count: u32, own: u32| {
         (0..count).map(|argument| vec![Condition::IsNot { argument, value: u64::from(own) }]).collect()
     };
-    let rest: [(&'static str, u32, bool, fn(&Call<'_>) -> Decoded); 8] = [
+    let rest: [(&'static str, u32, bool, Read); 8] = [
         ("setuid", 1, false, decode::setuid),
         ("setreuid", 2, false, decode::setreuid),
         ("setresuid", 3, false, decode::setresuid),
@@ -233,7 +250,7 @@ fn identities(table: &mut Table, ids: Ids) {
 }
 
 fn privileged(table: &mut Table) {
-    use Again::{Bpf, Handle, MaybeText, Memory, Mount, Null, Number, Path, PerfEvent, Text};
+    use Again::{Handle, MaybeText, Memory, Null, Number, Path, PerfEvent, Seconds, Sized, Text, Time, Timex};
     table.again("reboot", &[Number, Number, Number, Null], CAP_SYS_BOOT);
     table.again("kexec_load", &[Number, Number, Null, Number], CAP_SYS_BOOT);
     table.again("kexec_file_load", &[Number, Number, Number, Null, Number], CAP_SYS_BOOT);
@@ -246,20 +263,21 @@ fn privileged(table: &mut Table) {
     table.again("chroot", &[Path], CAP_SYS_CHROOT);
     table.again("sethostname", &[Null, Number], CAP_SYS_ADMIN);
     table.again("setdomainname", &[Null, Number], CAP_SYS_ADMIN);
-    table.again("settimeofday", &[Memory(16), Memory(8)], CAP_SYS_TIME);
-    table.again("clock_settime", &[Number, Memory(16)], CAP_SYS_TIME);
-    // struct timex.
-    table.again("clock_adjtime", &[Number, Memory(208)], CAP_SYS_TIME);
-    table.again("adjtimex", &[Memory(208)], CAP_SYS_TIME);
+    table.again("settimeofday", &[Time, Memory(8)], CAP_SYS_TIME);
+    // Of i386 only.
+    table.again("stime", &[Seconds, Null], CAP_SYS_TIME);
+    table.again("clock_settime", &[Number, Time], CAP_SYS_TIME);
+    table.again("clock_adjtime", &[Number, Timex], CAP_SYS_TIME);
+    table.again("adjtimex", &[Timex], CAP_SYS_TIME);
     table.again("quotactl", &[Number, MaybeText, Number, Null], CAP_SYS_ADMIN);
     table.again("vhangup", &[], CAP_SYS_TTY_CONFIG);
     table.again("iopl", &[Number], CAP_SYS_RAWIO);
     table.again("ioperm", &[Number, Number, Number], CAP_SYS_RAWIO);
     table.again("syslog", &[Number, Null, Null], CAP_SYSLOG);
-    table.again("bpf", &[Number, Bpf(2), Number], CAP_BPF);
+    table.again("bpf", &[Number, Sized(2), Number], CAP_BPF);
     table.again("perf_event_open", &[PerfEvent, Number, Number, Number, Number], CAP_PERFMON);
     // The handle's head, its size and type, is all that is looked at before the capability.
-    table.again("open_by_handle_at", &[Mount, Handle, Number], CAP_DAC_READ_SEARCH);
+    table.again("open_by_handle_at", &[Number, Handle, Number], CAP_DAC_READ_SEARCH);
     table.again("fanotify_init", &[Number, Number], CAP_SYS_ADMIN);
     table.again("userfaultfd", &[Number], CAP_SYS_PTRACE);
 }

@@ -7,7 +7,7 @@ use super::harness::{Harness, HarnessName};
 use super::layer::Layer;
 use super::level::{Level, Postures};
 use super::path::PolicyPath;
-use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, TrustRange, User};
+use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, TrustRange, User};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::num::NonZeroU16;
@@ -71,6 +71,8 @@ pub struct Privilege {
     pub user: Option<User>,
     /// Ports of the sandbox provider's own service, refused from posture `restricted` on.
     pub control_plane_ports: Vec<NonZeroU16>,
+    /// Entries to the kernel that the command may use beside the machine's own. A privilege posture of `open` filters none.
+    pub abi: Vec<Abi>,
 }
 
 /// How the command's environment is made of the caller's, see [`super::environment`].
@@ -189,6 +191,7 @@ impl Policy {
         sort(&mut all.writable);
         sort(&mut all.read_only);
         sort(&mut all.control_plane_port);
+        sort(&mut all.abi);
         sort(&mut all.env_pass);
         sort(&mut all.env_drop);
         let writable = || all.writable.iter().chain(&all.workspace);
@@ -212,7 +215,12 @@ impl Policy {
                 workspace: all.workspace,
                 workdir: all.workdir,
             },
-            privilege: Privilege { posture: privilege, user: all.user, control_plane_ports: all.control_plane_port },
+            privilege: Privilege {
+                posture: privilege,
+                user: all.user,
+                control_plane_ports: all.control_plane_port,
+                abi: all.abi,
+            },
             environment: Environment { pass: all.env_pass, drop: all.env_drop, clear: all.clear_env.unwrap_or(false) },
             harness: all.harness.unwrap_or_default(),
             ledger: all.ledger.unwrap_or(OnLedgerFailure::Required),
@@ -295,6 +303,7 @@ impl Policy {
             workdir: self.filesystem.workdir.clone(),
             user: self.privilege.user.clone(),
             control_plane_port: self.privilege.control_plane_ports.clone(),
+            abi: self.privilege.abi.clone(),
             harness: Some(self.harness),
             env_pass: self.environment.pass.clone(),
             env_drop: self.environment.drop.clone(),

@@ -71,6 +71,7 @@ fn each_fault_names_file_line_value_and_what_is_accepted() {
         ),
         ("extends = \"locked\"\nloopback = \"some\"", "p.toml:2: ", vec!["\"some\"", "accepted: all, proxy"]),
         ("extends = \"locked\"\nloopback = [0]", "p.toml:2: ", vec!["`0`", "nonzero u16"]),
+        ("extends = \"locked\"\nabi = [\"x32\"]", "p.toml:2: ", vec!["\"x32\" is no entry to the kernel", "i386"]),
         ("extends = \"locked\"\ncontrol-plane-port = [65536]", "p.toml:2: ", vec!["`65536`", "nonzero u16"]),
         ("extends = \"locked\"\nharness = \"cursor\"", "p.toml:2: ", vec!["\"cursor\"", "accepted: none, claude-code"]),
         (
@@ -195,6 +196,7 @@ fn a_level_has_one_digest_and_any_change_has_another() {
         "workdir = \"/a\"",
         "user = \"1000\"",
         "control-plane-port = [1]",
+        "abi = [\"i386\"]",
         "harness = \"codex\"",
         "env-pass = [\"A\"]",
         "env-drop = [\"A\"]",
@@ -227,14 +229,20 @@ fn layer() -> impl Strategy<Value = Layer> {
             list("/w[a-c~ ]{0,3}"),
             list("~/r[\\\\\"'a\n]{0,2}"),
         ),
-        (list("[A-Z=]{0}[A-C\"é]{1,3}"), list("[D-F]{1,3}"), list("[1-9]{1,3}"), prop::option::of(any::<bool>())),
+        (
+            list("[A-Z=]{0}[A-C\"é]{1,3}"),
+            list("[D-F]{1,3}"),
+            list("[1-9]{1,3}"),
+            prop::option::of(any::<bool>()),
+            list("i386"),
+        ),
         (prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"), prop::option::of("all|proxy|[1-9],[1-9]{2}")),
     )
         .prop_map(
             |(
                 postures,
                 (allow_host, trust_range, writable, read_only),
-                (env_pass, env_drop, control_plane_port, clear_env),
+                (env_pass, env_drop, control_plane_port, clear_env, abi),
                 (user, loopback),
             )| Layer {
                 network: postures.0,
@@ -247,6 +255,7 @@ fn layer() -> impl Strategy<Value = Layer> {
                 env_pass,
                 env_drop,
                 control_plane_port,
+                abi,
                 clear_env,
                 user: user.map(|text| text.parse().unwrap()),
                 loopback: loopback.map(|text| text.parse().unwrap()),

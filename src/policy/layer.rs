@@ -5,7 +5,7 @@ use super::axis::Posture;
 use super::harness::HarnessName;
 use super::level::Level;
 use super::path::PolicyPath;
-use super::values::{EnvName, Leftovers, Loopback, OnLedgerFailure, TrustRange, User};
+use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, TrustRange, User};
 use super::{Entry, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
@@ -63,6 +63,9 @@ pub struct Layer {
     /// Refuse the command a port of the sandbox provider's own service, wherever it is
     #[arg(long, value_name = "PORT")]
     pub control_plane_port: Vec<NonZeroU16>,
+    /// Let programs of another kind call the kernel by their own entry, filtered alike
+    #[arg(long, value_name = "i386")]
+    pub abi: Vec<Abi>,
     /// The agent: its vendor's endpoints are admitted and its state directories writable
     #[arg(long, value_name = "HARNESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +107,7 @@ impl Layer {
         self.workdir = over.workdir.or(self.workdir);
         self.user = over.user.or(self.user);
         self.control_plane_port.extend(over.control_plane_port);
+        self.abi.extend(over.abi);
         self.harness = over.harness.or(self.harness);
         self.env_pass.extend(over.env_pass);
         self.env_drop.extend(over.env_drop);

@@ -30,4 +30,4 @@ pub use level::{Level, Postures};
 pub use path::PolicyPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use trees::Trees;
-pub use values::{BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, User};
+pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, User};

@@ -63,7 +63,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(Level, Entry, TrustRange, PolicyPath, User, EnvName, OnLedgerFailure, Leftovers);
+as_text!(Level, Entry, TrustRange, PolicyPath, User, EnvName, OnLedgerFailure, Leftovers, Abi);
 
 impl FromStr for Entry {
     type Err = BadValue;
@@ -254,7 +254,7 @@ impl fmt::Display for EnvName {
 macro_rules! words {
     ($(#[$doc:meta])* $kind:ident, $what:literal, $accepted:literal, $($(#[$word_doc:meta])* $variant:ident = $word:literal),*) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $kind { $($(#[$word_doc])* $variant),* }
 
         impl FromStr for $kind {
@@ -291,6 +291,13 @@ words! {
     Kill = "kill",
     /// They live on, confined as before, under a supervisor that stays.
     Keep = "keep"
+}
+
+words! {
+    /// An entry to the kernel beside the machine's own, with system call numbers and structures of its own.
+    Abi, "entry to the kernel", "i386",
+    /// That of 32-bit programs on x86_64.
+    I386 = "i386"
 }
 
 /// What `--policy` takes: a level's name, or a file where the text holds a `/` or ends in `.toml`.

@@ -18,7 +18,7 @@ pub(super) const CAPACITY: usize = 262_144;
 const NAME_LIMIT: usize = 256;
 
 /// An object as it is named in reports: where it was (`host:port`, or an address where no name was asked for), what
-/// path, what text. The addresses that a name had make no other object of it (`ledger::attempts`).
+/// path or paths, what text. The addresses that a name had make no other object of it (`ledger::attempts`).
 pub(super) fn name(object: &Object) -> String {
     let port = object.port.map(|port| format!(":{port}")).unwrap_or_default();
     let place = match (&object.host, &object.addrs[..]) {
@@ -27,7 +27,8 @@ pub(super) fn name(object: &Object) -> String {
         (None, [IpAddr::V6(addr)]) => format!("[{addr}]{port}"),
         (None, addrs) => addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",") + &port,
     };
-    let parts = [Some(&place), object.path.as_ref(), object.text.as_ref()];
+    let to = object.to.as_ref().map(|to| format!("-> {to}"));
+    let parts = [Some(&place), object.path.as_ref(), to.as_ref(), object.text.as_ref()];
     let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).filter(|part| !part.is_empty()).collect();
     match parts.is_empty() {
         true => "-".to_owned(),
@@ -145,5 +146,61 @@ fn cut(name: &str) -> String {
     match end == name.len() {
         true => name.into_owned(),
         false => format!("{}..", &name[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str) -> Object {
+        Object { host: Some(name.into()), port: Some(443), ..Object::default() }
+    }
+
+    #[test]
+    fn objects_are_named_by_what_was_asked_for() {
+        let addrs = |list: &[&str]| list.iter().map(|addr| addr.parse().unwrap()).collect();
+        let resolved = Object { addrs: addrs(&["10.0.0.9"]), ..host("a.test") };
+        assert_eq!((name(&host("a.test")), name(&resolved)), ("a.test:443".into(), "a.test:443".into()));
+        assert_eq!(name(&host("fd00::1")), "[fd00::1]:443");
+        let packet = |list| Object { addrs: addrs(list), port: Some(53), ..Object::default() };
+        assert_eq!(name(&packet(&["fd00::1"])), "[fd00::1]:53");
+        assert_eq!(name(&packet(&["10.0.0.9"])), "10.0.0.9:53");
+        assert_eq!(name(&Object { path: Some("/usr/x".into()), ..Object::default() }), "/usr/x");
+        let link = Object { path: Some("/usr/x".into()), to: Some("/usr/y".into()), ..Object::default() };
+        assert_eq!(name(&link), "/usr/x -> /usr/y");
+        assert_eq!(name(&Object { text: Some("a@b".into()), ..Object::default() }), "a@b");
+        assert_eq!(name(&Object::default()), "-");
+    }
+
+    #[test]
+    fn counts_are_exact_where_the_table_is_full() {
+        let mut run = Objects::default();
+        for n in 0..RUN_CAPACITY {
+            run.count(Axis::Network, &host(&format!("{n}.test")), 1, 0);
+        }
+        run.count(Axis::Network, &host("more.test"), 5, 4);
+        run.count(Axis::Network, &host("7.test"), 2, 2);
+        assert_eq!((run.by_volume().len(), run.beyond()), (RUN_CAPACITY, 5));
+        let most = run.by_reattempts();
+        assert_eq!((most.len(), most[0].name.as_str(), most[0].denials, most[0].reattempts), (1, "7.test:443", 3, 2));
+    }
+
+    #[test]
+    fn runs_add_up_and_axes_are_kept_apart() {
+        let mut all = Objects::default();
+        for count in [1, 2] {
+            let mut run = Objects::default();
+            run.count(Axis::Network, &host("a.test"), count, count - 1);
+            run.count(Axis::Privilege, &host("a.test"), 1, 0);
+            all.add(run);
+        }
+        let rows =
+            all.by_volume().into_iter().map(|of| (of.axis, of.denials, of.reattempts, of.runs)).collect::<Vec<_>>();
+        assert_eq!(rows, [(Axis::Network, 3, 1, 2), (Axis::Privilege, 2, 0, 2)]);
+        let mut long = Objects::default();
+        long.count(Axis::Network, &host(&"ä".repeat(300)), 1, 0);
+        let shown = &long.by_volume()[0].name;
+        assert!(shown.len() <= NAME_LIMIT + 2 && shown.ends_with("..") && !shown.contains('\u{1b}'));
     }
 }

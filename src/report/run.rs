@@ -4,10 +4,10 @@ use super::by_axis::ByAxis;
 use super::error::ReportError;
 use super::gate::{Exclusion, judge};
 use super::input::{Input, begins_as_ledger, open, unreadable};
-use super::objects::{Objects, name};
+use super::objects::Objects;
 use super::transcript::{Inferred, Observed};
 use crate::ledger::record::{Body, Denial, Evidence, Mechanism, Outcome, Record, Seal};
-use crate::ledger::{Verification, VerifyError, verify_each};
+use crate::ledger::{OpenFolds, Verification, VerifyError, verify_each};
 use crate::policy::Axis;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -83,16 +83,19 @@ pub(super) enum Scan {
 /// where it was named: that is an error.
 pub(super) fn scan(input: &Input, with_observed: bool) -> Result<Scan, ReportError> {
     let mut reading = Reading::of(input, with_observed);
+    let folds = OpenFolds::beside(&input.path);
     let opened = match open(&input.path) {
         Err(cause) if input.named => return Err(unreadable("ledger", &input.path, cause)),
         opened => opened,
     };
     let found = opened.and_then(|mut text| match begins_as_ledger(&mut text)? {
         false => Ok(None),
-        true => verify_each(text, None, |record| reading.record(record)).map(Some).map_err(|error| match error {
-            VerifyError::Read { cause, .. } => cause,
-            other => io::Error::other(other),
-        }),
+        true => {
+            verify_each(text, None, folds, |record| reading.record(record)).map(Some).map_err(|error| match error {
+                VerifyError::Read { cause, .. } => cause,
+                other => io::Error::other(other),
+            })
+        }
     });
     match found {
         Ok(None) if input.named => Err(ReportError::NoLedger { path: input.path.clone() }),
@@ -104,6 +107,8 @@ pub(super) fn scan(input: &Input, with_observed: bool) -> Result<Scan, ReportErr
 
 struct Reading {
     scanned: Scanned,
+    /// What a run that was killed had counted and not yet written.
+    folds: OpenFolds,
     holes: BTreeSet<Option<Axis>>,
     seal: Option<Seal>,
 }
@@ -127,10 +132,11 @@ impl Reading {
         };
         let observed = with_observed.then(Observed::default);
         let scanned = Scanned { run, objects: Objects::default(), tools: BTreeMap::new(), observed };
-        Reading { scanned, holes: BTreeSet::new(), seal: None }
+        Reading { scanned, folds: OpenFolds::beside(&input.path), holes: BTreeSet::new(), seal: None }
     }
 
     fn record(&mut self, record: &Record) {
+        self.folds.note(record);
         let run = &mut self.scanned.run;
         match &record.body {
             Body::Start(start) => {
@@ -166,12 +172,6 @@ impl Reading {
         };
         run.reattempts.add(axis, reattempts);
         objects.count(axis, &denial.object, denial.count, reattempts);
-        // Tries at an object are numbered from 1, so the last one's number is one more than its re-attempts.
-        let again = denial.attempt.saturating_add(denial.count).saturating_sub(2);
-        let most = run.most_tried.as_ref().map_or(0, |most| most.reattempts);
-        if denial.attempt > 0 && again > most {
-            run.most_tried = Some(MostTried { axis, object: name(&denial.object), reattempts: again });
-        }
         if axis == Axis::Network && denial.mechanism != Mechanism::Proxy {
             let tool = Tool { comm: denial.subject.comm.clone(), exe: denial.subject.exe.clone() };
             let known = tools.contains_key(&tool) || tools.len() < TOOLS_CAPACITY;
@@ -188,6 +188,16 @@ impl Reading {
             Ok(found) => judge(found, self.seal.as_ref(), &self.holes),
             Err(cause) => Some(Exclusion::Unreadable(cause.to_string())),
         };
+        if let Some(Exclusion::Unsealed(_)) = self.scanned.run.exclusion {
+            let counted = std::mem::take(&mut self.folds).end();
+            counted.denials.iter().for_each(|denial| self.denial(denial));
+        }
+        let Scanned { run, objects, .. } = &mut self.scanned;
+        run.most_tried = objects.by_reattempts().first().map(|most| MostTried {
+            axis: most.axis,
+            object: most.name.clone(),
+            reattempts: most.reattempts,
+        });
         self.scanned
     }
 }

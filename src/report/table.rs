@@ -8,7 +8,7 @@ use crate::ledger::escape::printable;
 use crate::ledger::line::decode;
 use crate::ledger::lines::Lines;
 use crate::ledger::record::{Body, Record, Start};
-use crate::ledger::{Verification, VerifyError, verify};
+use crate::ledger::{OpenFolds, Verification, VerifyError, verify_each};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -28,8 +28,9 @@ const RESET: &str = "\x1b[0m";
 /// characters, so that scripts with wide characters stand a little out of line.
 pub fn report(path: &Path, out: &mut impl Write, colour: bool) -> Result<Verification, ReportError> {
     let read = |cause| unreadable("ledger", path, cause);
+    let folds = OpenFolds::beside(path);
     let text = open(path).map_err(read)?;
-    let verification = verify(text, None).map_err(|error| match error {
+    let verification = verify_each(text, None, folds, |_| {}).map_err(|error| match error {
         VerifyError::Read { cause, .. } => read(cause),
         other => other.into(),
     })?;

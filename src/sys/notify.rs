@@ -176,10 +176,19 @@ pub fn close_number(number: RawFd) -> Result<()> {
     Errno::result(unsafe { libc::close(number) }).map(|_| ())
 }
 
-/// pidfd_open(2) and pidfd_getfd(2): a duplicate of descriptor `fd` of process `pid`.
-pub fn duplicate_of(pid: Pid, fd: RawFd) -> Result<OwnedFd> {
+/// pidfd_open(2) and pidfd_getfd(2): a duplicate of descriptor `fd` of thread `tid`, which need not share its descriptors
+/// with the other threads of its process. Before Linux 6.9, which has no descriptor for a thread, that of
+/// `first`, the process's first one.
+pub fn duplicate_of(tid: Pid, first: Pid, fd: RawFd) -> Result<OwnedFd> {
+    const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
+    let open = |pid: Pid, flags: libc::c_int| {
+        // SAFETY: all arguments are integers.
+        owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), flags) })
+    };
+    let thread = match open(tid, PIDFD_THREAD) {
+        Err(Errno::EINVAL) => open(first, 0),
+        opened => opened,
+    }?;
     // SAFETY: all arguments are integers.
-    let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) })?;
-    // SAFETY: all arguments are integers.
-    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, thread.as_raw_fd(), fd, 0) })
 }

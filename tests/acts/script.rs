@@ -69,17 +69,19 @@ impl Act {
 /// The command's ids, which are the same number, and what this kernel protects (proc_sys_fs(5)).
 pub struct Setting {
     pub user: u32,
+    /// Whether the policy leaves trees as they are, and other axes open.
+    pub only_privilege: bool,
     hardlinks: bool,
     regular: bool,
 }
 
 impl Setting {
-    pub fn of_this_kernel(user: u32) -> Setting {
+    pub fn of_this_kernel(user: u32, only_privilege: bool) -> Setting {
         let is_on = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/fs/protected_{name}")).expect("proc_sys_fs(5)");
             text.trim() != "0"
         };
-        Setting { user, hardlinks: is_on("hardlinks"), regular: is_on("regular") }
+        Setting { user, only_privilege, hardlinks: is_on("hardlinks"), regular: is_on("regular") }
     }
 }
 
@@ -90,6 +92,7 @@ pub fn draw(seed: u64, count: usize, setting: &Setting) -> Vec<Act> {
     while acts.len() < count {
         let id = acts.len();
         let act = match draw.below(100) {
+            _ if setting.only_privilege => deed(&mut draw, id, setting),
             0..78 => deed(&mut draw, id, setting),
             78..88 => Some(plain(&mut draw, id, setting)),
             88..92 => Some(ordinary(&mut draw, id, setting)),
@@ -113,7 +116,16 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     if via == Via::Sh && how == "thread" {
         how = "child";
     }
-    let mut errno = (deed.errno)(zone)?;
+    // What the directory is under this policy.
+    let is = match zone {
+        Zone::TreeOwn | Zone::Kept if setting.only_privilege => Zone::Own,
+        Zone::TreeRoot if setting.only_privilege => Zone::Root,
+        zone => zone,
+    };
+    if setting.only_privilege && [INTO_TREE, INTO_ROOTS].contains(&deed.objects.1) {
+        return None;
+    }
+    let mut errno = (deed.errno)(is)?;
     let words: Vec<&str> = layout.split(' ').collect();
     let has = |word: &str| words.contains(&word);
     let descriptor = words.iter().find_map(|word| descriptor_of(word));
@@ -166,8 +178,8 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     }
     let operation = actual(operation, via, spelling == Spelling::AtFd && has("D"));
     let directory = place::directory(zone, 'a', id);
-    let mut binds_root = deed.binds_root || zone.binds_root(errno);
-    if deed.name == "link" && zone == Zone::Root && !setting.hardlinks {
+    let mut binds_root = deed.binds_root || is.binds_root(errno);
+    if deed.name == "link" && is == Zone::Root && !setting.hardlinks {
         errno = "EACCES";
     }
     if setting.regular && zone == Zone::Sticky && deed.objects.0 == "file" && makes(&lines[0], form) && errno == "ok" {
@@ -180,7 +192,7 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     let is_refusal = matches!(errno, "EROFS" | "EACCES" | "EPERM") && !binds_root;
     let filesystem = match deed.objects.1 {
         INTO_TREE | INTO_ROOTS => errno == "EROFS",
-        _ => zone.is_read_only() && !deed.ordinary,
+        _ => is.is_read_only() && !deed.ordinary,
     };
     let at = |name: &str| if name == "." { directory.clone() } else { format!("{directory}/{name}") };
     let mut object = at(deed.leads_to.unwrap_or(deed.objects.0));

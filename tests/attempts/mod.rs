@@ -30,11 +30,16 @@ pub fn program() -> &'static [u8] {
 
 /// A static program from a source file of the suite's, named from the package's root.
 pub fn compile(source: &str) -> Vec<u8> {
+    compile_with(&["-pthread"], source)
+}
+
+/// The same with these further arguments of the compiler's.
+pub fn compile_with(arguments: &[&str], source: &str) -> Vec<u8> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let directory = tempfile::tempdir().expect("a scratch directory");
     let binary = directory.path().join("program");
     let mut cc = Command::new("cc");
-    cc.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&binary).arg(source);
+    cc.args(["-static", "-O1", "-Wall", "-Wextra", "-Werror"]).args(arguments).arg("-o").arg(&binary).arg(source);
     let said = cc.output().expect("cc is installed (.ci/deps)");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     std::fs::read(&binary).expect("read what cc made")

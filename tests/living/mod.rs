@@ -64,6 +64,13 @@ impl Run {
         self.child_that(|uid| uid != 0)
     }
 
+    /// The observer: the one in the stage's process group.
+    pub fn observer(&self) -> i32 {
+        let stage = self.stage();
+        let beside = |pid: &i32| *pid != stage && stat(*pid).is_some_and(|fields| fields[2] == stage.to_string());
+        children(self.pid()).into_iter().find(beside).expect("the observer is a child of the supervisor")
+    }
+
     /// Both lead process groups of their own; what is forked to look at the host does not.
     fn child_that(&self, wanted: impl Fn(u32) -> bool) -> i32 {
         let leads = |pid: &i32| stat(*pid).is_some_and(|fields| fields[2] == pid.to_string());

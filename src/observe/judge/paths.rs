@@ -29,6 +29,7 @@ impl Looked<'_> {
         if expected == Expected::Passes {
             return Ok(Verdict::GoOn);
         }
+        self.caller.still_waits()?;
         let answer = ask::open(self.caller.tid, Some(base.as_fd()), &given, flags, mode, resolve);
         let found = walk::found_within(base.as_fd(), &at.given, at.follow, resolve);
         let read_only = [found.as_ref().is_some_and(is_read_only)];
@@ -75,6 +76,7 @@ impl Looked<'_> {
         let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
         let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
+        let hidden = found.iter().flatten().any(|found| found.hidden);
         if by_self || too_long {
             names = found
                 .into_iter()
@@ -86,9 +88,11 @@ impl Looked<'_> {
         if expected == Expected::Passes {
             return Ok(Verdict::GoOn);
         }
+        // What is done from here on is done with what was read.
+        self.caller.still_waits()?;
         let answer = self.ask(act, &names);
-        // The descriptors of a caller that is not dumpable are closed to all but itself.
-        if matches!(answer, Answer::Refused(_)) && by_self && self.caller.is_closed() {
+        // The caller may see more than this process.
+        if matches!(answer, Answer::Refused(_)) && hidden {
             return Ok(Verdict::Unknown(format!(
                 "{}: its caller is not dumpable and names itself {targets:?}",
                 self.watched.call

@@ -32,7 +32,8 @@ impl Observed {
         seen.any = true;
         let object = &denial.object;
         let addrs = object.addrs.iter().map(|addr| addr.to_string());
-        let names = object.host.iter().map(|host| host.to_ascii_lowercase()).chain(object.path.clone()).chain(addrs);
+        let paths = object.path.iter().chain(&object.to).cloned();
+        let names = object.host.iter().map(|host| host.to_ascii_lowercase()).chain(paths).chain(addrs);
         for name in names {
             seen.full |= seen.names.len() >= CAPACITY;
             if !seen.full {
