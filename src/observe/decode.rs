@@ -97,7 +97,7 @@ impl Call<'_> {
 
     fn address(&self, pointer: usize, length: usize) -> Result<Vec<u8>, Unread> {
         let length = self.word(length) as usize;
-        if length < 2 || length > ADDRESS_MAX {
+        if !(2..=ADDRESS_MAX).contains(&length) {
             return Err(Unread::Form);
         }
         self.caller.bytes(self.arguments[pointer], length)
