@@ -62,7 +62,7 @@ impl Call<'_> {
 
     /// What a descriptor refers to.
     fn descriptor(&self, argument: usize) -> Place {
-        Place { base: Base::Fd(self.int(argument)), given: Vec::new(), follow: true }
+        Place { base: Base::File(self.int(argument)), given: Vec::new(), follow: true }
     }
 
     /// The longs behind a pointer, in the caller's own size, extended as the kernel does.
@@ -147,8 +147,19 @@ pub fn openat2(call: &Call<'_>) -> Decoded {
     if flags & !u64::from(u32::MAX) != 0 || !writes(flags) {
         return Ok(Act::Plain);
     }
-    opened(call.path_at(0, 1, true, false)?, flags, field(1), field(2))
+    let (mode, resolve) = (field(1), field(2));
+    let at = call.path_at(0, 1, true, false)?;
+    let base = match call.int(0) {
+        libc::AT_FDCWD => Base::Cwd,
+        fd => Base::Fd(fd),
+    };
+    // There an absolute path begins at the base as well.
+    let base = if resolve & RESOLVE_IN_ROOT != 0 { base } else { at.base };
+    opened(Place { base, ..at }, flags, mode, resolve)
 }
+
+/// linux/openat2.h.
+const RESOLVE_IN_ROOT: u64 = 0x10;
 
 /// Whether the flags of an open ask for more than reading.
 pub fn writes(flags: u64) -> bool {
@@ -321,14 +332,21 @@ pub fn utimes(call: &Call<'_>) -> Decoded {
 
 /// futimesat(2): microseconds.
 pub fn futimesat(call: &Call<'_>) -> Decoded {
-    changed(call.path_at(0, 1, true, true)?, microseconds(call.two_times(2)?))
+    let at = match call.arguments[1] {
+        0 => call.descriptor(0),
+        _ => call.path_at(0, 1, true, false)?,
+    };
+    changed(at, microseconds(call.two_times(2)?))
 }
 
 /// utimensat(2): nanoseconds; without a path the descriptor's own file.
 pub fn utimensat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[3], AT_FLAGS)?;
     let is_base = call.arguments[1] == 0 && flags == 0 && call.int(0) != libc::AT_FDCWD;
-    let at = call.path_at(0, 1, follows(flags), is_base || asks_for_base(flags))?;
+    let at = match is_base {
+        true => call.descriptor(0),
+        false => call.path_at(0, 1, follows(flags), asks_for_base(flags))?,
+    };
     changed(at, Change::Times(call.two_times(2)?))
 }
 
@@ -435,8 +453,8 @@ pub fn file_setattr(call: &Call<'_>) -> Decoded {
 pub fn bind(call: &Call<'_>) -> Decoded {
     let bytes = call.address(1, 2)?;
     Ok(match address(&bytes) {
-        Address::Unix(at) => Act::Make(Place { follow: false, ..at }, Made::Socket),
-        Address::Inet(to) => Act::BindPort(to.port(), bytes),
+        Address::Unix(at) => Act::Make(Place { follow: false, ..at }, Made::Socket(call.int(0))),
+        Address::Inet(to) => Act::BindPort { socket: call.int(0), port: to.port(), address: bytes },
         Address::Other => Act::Plain,
     })
 }
@@ -569,6 +587,10 @@ pub enum Again {
     Text,
     /// A string or no string.
     MaybeText,
+    /// A path.
+    Path,
+    /// The head of a `struct file_handle`, with room for the rest.
+    Handle,
     /// Memory of this size.
     Memory(usize),
     /// Memory whose size another argument gives.
@@ -591,6 +613,9 @@ pub const AGAIN_MAX: usize = 4096;
 /// The sizes of `struct timex` (linux/timex.h) and of a 32-bit program's.
 const TIMEX: usize = 208;
 const TIMEX_NARROW: usize = 128;
+
+/// The largest handle of a file, beside its head (name_to_handle_at(2)).
+const HANDLE_MAX: usize = 128;
 
 /// A call as it can be made again.
 pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
@@ -615,6 +640,12 @@ pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
             Again::MaybeText if call.arguments[argument] == 0 => Ok(Value::Number(0)),
             Again::MaybeText => call.text(argument).map(Value::Text),
             Again::Memory(size) => memory(argument, size),
+            Again::Path => call.path(argument, true).map(Value::Path),
+            Again::Handle => {
+                let mut handle = call.caller.bytes(call.arguments[argument], 8)?;
+                handle.resize(8 + HANDLE_MAX, 0);
+                Ok(Value::Memory(handle))
+            }
             Again::Sized(by) => memory(argument, call.arguments[by] as usize),
             Again::Time | Again::Seconds | Again::Timex if call.arguments[argument] == 0 => Ok(Value::Number(0)),
             Again::Time => call.longs(argument).map(|[seconds, fraction]| {
