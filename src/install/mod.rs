@@ -324,10 +324,16 @@ impl Installation {
             Some(stage) => self.end_sandbox(stage),
             None => Ok(()),
         };
-        match self.evidence.collect_all(ledger) {
+        let mut collected = self.evidence.collect_all(ledger);
+        // It stays until it is ended below; one that has not, took with it what it refused last.
+        if let Err(EvidenceError::Observer(cause)) = &collected {
+            let lost = self.evidence.observer_was_lost(cause, ledger);
+            collected = lost.map_err(EvidenceError::from).and_then(|()| self.evidence.collect_all(ledger));
+        }
+        match collected {
             Ok(()) => {}
-            // It was taken for the reason of the abort already, or it has nothing to say any more.
-            Err(EvidenceError::ProxyEnded | EvidenceError::Observer(_)) => {}
+            // It was taken for the reason of the abort already.
+            Err(EvidenceError::ProxyEnded) => {}
             Err(error) => note(Err(error.to_string())),
         }
         self.evidence.observer_is_over();

@@ -92,6 +92,16 @@ impl Evidence {
         self.observer = None;
     }
 
+    /// The observer has ended before it should: calls that waited for it were refused with ENOSYS, and are on no record.
+    pub fn observer_was_lost(&mut self, cause: &str, ledger: &mut Ledger) -> Result<(), LedgerError> {
+        self.observer = None;
+        if self.recording {
+            let cause = format!("observer: {cause}: what was refused last may be missing");
+            ledger.append(Body::Gap(Gap { axis: None, source: "notifier".into(), lost: 0, cause }))?;
+        }
+        Ok(())
+    }
+
     /// The observer, to be waited for.
     pub fn observer(&self) -> Option<&Hearing> {
         self.observer.as_ref()

@@ -105,14 +105,17 @@ struct Service {
 }
 
 impl Service {
-    /// Takes listeners until the supervisor or the stage has ended.
+    /// Takes listeners until the stage has ended, and stays until the supervisor has or ends this process: what the stage
+    /// leaves behind when it is killed is refused and recorded until it is ended too.
     fn take_listeners(self: &Arc<Self>, handover: &OwnedFd) -> i32 {
+        let mut stage_lives = true;
         // Those that no thread could be had for, as the caller's limit on processes may leave none.
         let mut own: Vec<Arc<OwnedFd>> = Vec::new();
         loop {
             // Answers from the supervisor are for whoever has asked; here only its end matters.
+            let stages = if stage_lives { handover.as_fd() } else { self.channel.as_fd() };
             let mut fds = vec![
-                PollFd::new(handover.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stages, if stage_lives { PollFlags::POLLIN } else { PollFlags::empty() }),
                 PollFd::new(self.channel.as_fd(), PollFlags::empty()),
             ];
             fds.extend(own.iter().map(|listener| PollFd::new(listener.as_fd(), PollFlags::POLLIN)));
@@ -140,7 +143,7 @@ impl Service {
             }
             match receive_listener(handover.as_fd()).and_then(|l| l.map(|l| self.clone().serve(l)).transpose()) {
                 Ok(Some(unserved)) => own.extend(unserved),
-                Ok(None) => return 0,
+                Ok(None) => stage_lives = false,
                 Err(_) => return 1,
             }
         }
