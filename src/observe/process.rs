@@ -11,6 +11,7 @@ use super::told::{Heard, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
 use crate::confine::{ConfineError, Confinement};
+use crate::mutation;
 use crate::policy::Posture;
 use crate::stage::release_stdio;
 use crate::sys::notify::{self, Notification};
@@ -86,7 +87,8 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         Ok(may_open) => may_open,
         Err(cause) => return i32::from(told.send(&Told::Failed(cause)).is_err()) + 1,
     };
-    let mixed = spec.confinement.privilege != Posture::Locked;
+    // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
+    let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
     let judge = Judge { calls: spec.calls.clone(), ids: spec.ids, may_open, mixed, stage };
     let service = Arc::new(Service { judge, told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
