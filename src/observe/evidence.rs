@@ -185,7 +185,10 @@ impl Evidence {
     /// Whether there may be more.
     fn collect_observer(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
         let Some(observer) = &mut self.observer else { return Ok(false) };
-        observer.collect(ledger, self.recording, |note| self.who.note(note))
+        observer.collect(ledger, self.recording, |note| match note {
+            Some(note) => self.who.note(note),
+            None => self.who.missed_notes(),
+        })
     }
 
     /// Whether there may be more.

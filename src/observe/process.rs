@@ -6,6 +6,7 @@
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 use super::calls::Calls;
+pub use super::judge::Unnoted;
 use super::judge::{Judge, Verdict};
 use super::told::{Heard, Told};
 use super::watched::Ids;
@@ -39,6 +40,8 @@ pub struct ObserverSpec {
     pub calls: Calls,
     /// The command's ids.
     pub ids: Ids,
+    /// Where connections go that nothing refuses.
+    pub unnoted: Unnoted,
 }
 
 /// The observer, seen from the stage.
@@ -89,7 +92,8 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
     };
     // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
     let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
-    let judge = Judge { calls: spec.calls.clone(), ids: spec.ids, may_open, mixed, stage };
+    let judge =
+        Judge { calls: spec.calls.clone(), ids: spec.ids, unnoted: spec.unnoted.clone(), may_open, mixed, stage };
     let service = Arc::new(Service { judge, told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
         return 1;

@@ -101,7 +101,7 @@ pub fn is_plain(caller: &Caller, place: &Place) -> bool {
         Err(Errno::ENOENT) => {
             let Some((parent, last)) = split(&place.given) else { return false };
             let dangles = |parent: &OwnedFd| fstatat(parent, last, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
-            look(parent, true).is_ok_and(|parent| !is_proc(parent.as_fd()) && !(place.follow && dangles(&parent)))
+            look(parent, true).is_ok_and(|parent| !(is_proc(parent.as_fd()) || place.follow && dangles(&parent)))
         }
         Err(_) => false,
     }
@@ -148,7 +148,7 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
             Err(_) => return Ok(ended(at, &component, &left, by_self)),
         };
         let Ok(stat) = fstat(&found) else { return Ok(ended(at, &component, &left, by_self)) };
-        if is(&stat, SFlag::S_IFLNK) && !(last && !name.follow) {
+        if (name.follow || !last) && is(&stat, SFlag::S_IFLNK) {
             links += 1;
             if links > MAX_LINKS {
                 return Err(Errno::ELOOP);
