@@ -18,6 +18,7 @@ use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::rules::Rule;
+use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
 use crate::policy::Axis;
 use crate::sys::notify::Notification;
@@ -26,7 +27,7 @@ use nix::fcntl::readlink;
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::Pid;
 use std::ffi::CString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -64,8 +65,29 @@ pub struct Judge {
     /// Whether callers may be other than the command's own user without capabilities: set-id programs and user namespaces
     /// are not void.
     pub mixed: bool,
+    /// Where connections go that nothing refuses.
+    pub unnoted: Unnoted,
     /// Where the ancestors of a caller end: the stage.
     pub stage: Pid,
+}
+
+/// Loopback, where all of it is the command's to reach, less what the wall refuses there and less the proxy, which wants to
+/// know who asks it.
+#[derive(Debug, Clone, Default)]
+pub struct Unnoted {
+    /// Whether there is any such place.
+    pub loopback: bool,
+    /// Addresses that are noted all the same.
+    pub but_addresses: Vec<IpAddr>,
+    /// Ports that are.
+    pub but_ports: Vec<u16>,
+}
+
+impl Unnoted {
+    fn contains(&self, to: SocketAddr) -> bool {
+        let loopback = self.loopback && to.ip().is_loopback() && !self.but_addresses.contains(&to.ip());
+        loopback && !self.but_ports.contains(&to.port()) && !DNS_PORTS.contains(&to.port())
+    }
 }
 
 impl Judge {
@@ -280,6 +302,9 @@ impl<'a> Looked<'a> {
 
     /// Where a connection or a datagram is to go: to the firewall, which wants to know whose it is.
     fn reach(&self, socket: i32, to: SocketAddr) -> Result<Verdict, Unread> {
+        if self.judge.unnoted.contains(to) {
+            return Ok(Verdict::GoOn);
+        }
         let inode = self.caller.socket(socket)?;
         let subject = self.judge.subject(self.caller.tid);
         Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))

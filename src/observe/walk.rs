@@ -148,7 +148,7 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
             Err(_) => return Ok(ended(at, &component, &left, by_self)),
         };
         let Ok(stat) = fstat(&found) else { return Ok(ended(at, &component, &left, by_self)) };
-        if is(&stat, SFlag::S_IFLNK) && (!last || name.follow) {
+        if (name.follow || !last) && is(&stat, SFlag::S_IFLNK) {
             links += 1;
             if links > MAX_LINKS {
                 return Err(Errno::ELOOP);

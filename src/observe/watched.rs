@@ -195,6 +195,10 @@ fn paths(table: &mut Table) {
 fn sockets(table: &mut Table) {
     let with_address = vec![vec![Condition::IsNot { argument: 4, value: 0 }]];
     table.act("sendto", with_address, decode::sendto, None, PERMISSION);
+    // Every other message is left alone: it is what most of a program's traffic is sent by. This one is a connect.
+    let opens = |flags: u32| vec![vec![Condition::has(flags, libc::MSG_FASTOPEN as u64)]];
+    table.act("sendmsg", opens(2), decode::sendmsg, None, PERMISSION);
+    table.act("sendmmsg", opens(3), decode::sendmsg, None, PERMISSION);
     // The type's higher bits are flags (socket(2)). SOCK_PACKET of the inet family is a packet socket by an older name.
     const KIND: u64 = 0xf;
     let of_kind = |family: i32, kind: i32| {
