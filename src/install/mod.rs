@@ -24,7 +24,7 @@ use crate::mutation;
 use crate::observe::calls::Calls;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::nflog::NfLog;
-use crate::observe::process::ObserverSpec;
+use crate::observe::process::{ObserverSpec, Unnoted};
 use crate::observe::watched::Ids;
 use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
@@ -44,7 +44,7 @@ use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -255,6 +255,7 @@ impl Installation {
             own_uid,
             calls,
             ids: ids(identity),
+            unnoted: unnoted(plan, proxy),
         });
         let stage = Stage {
             confinement,
@@ -375,6 +376,16 @@ impl Installation {
 
 fn ids(identity: &Identity) -> Ids {
     Ids { uid: identity.uid.as_raw(), gid: identity.gid.as_raw() }
+}
+
+fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
+    let Some(wall) = &plan.wall else { return Unnoted { loopback: true, ..Unnoted::default() } };
+    let proxy = proxy.map(|address| IpAddr::V4(*address.ip()));
+    Unnoted {
+        loopback: wall.loopback == firewall::Loopback::All,
+        but_addresses: wall.resolvers.iter().copied().chain(proxy).collect(),
+        but_ports: wall.control_plane_ports.clone(),
+    }
 }
 
 /// How the command is confined, and which of its calls are looked at.

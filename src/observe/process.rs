@@ -6,11 +6,13 @@
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 use super::calls::Calls;
+pub use super::judge::Unnoted;
 use super::judge::{Judge, Verdict};
 use super::told::{Heard, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
 use crate::confine::{ConfineError, Confinement};
+use crate::mutation;
 use crate::policy::Posture;
 use crate::stage::release_stdio;
 use crate::sys::notify::{self, Notification};
@@ -38,6 +40,8 @@ pub struct ObserverSpec {
     pub calls: Calls,
     /// The command's ids.
     pub ids: Ids,
+    /// Where connections go that nothing refuses.
+    pub unnoted: Unnoted,
 }
 
 /// The observer, seen from the stage.
@@ -86,8 +90,10 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         Ok(may_open) => may_open,
         Err(cause) => return i32::from(told.send(&Told::Failed(cause)).is_err()) + 1,
     };
-    let mixed = spec.confinement.privilege != Posture::Locked;
-    let judge = Judge { calls: spec.calls.clone(), ids: spec.ids, may_open, mixed, stage };
+    // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
+    let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
+    let judge =
+        Judge { calls: spec.calls.clone(), ids: spec.ids, unnoted: spec.unnoted.clone(), may_open, mixed, stage };
     let service = Arc::new(Service { judge, told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
         return 1;
