@@ -80,6 +80,13 @@ pub struct Name {
     pub held: Option<OwnedFd>,
 }
 
+impl Name {
+    /// Whether our way to the caller's base has made it longer than the kernel takes.
+    pub fn is_too_long(&self) -> bool {
+        self.text.as_bytes_with_nul().len() > PATH_MAX
+    }
+}
+
 impl<'a> Caller<'a> {
     /// The caller of a notification.
     pub fn new(listener: BorrowedFd<'a>, notification: &notify::Notification, may_open: bool) -> Caller<'a> {

@@ -264,7 +264,7 @@ impl<'a> Looked<'a> {
     /// Whether the first of the values names a mount to open_by_handle_at(2), one of those that need a capability: handles
     /// of processes and of namespaces are for everyone.
     fn names_mount(&self, values: &[Value]) -> Result<bool, Unread> {
-        const PID_FS_MAGIC: i64 = 0x5049_4446;
+        const PID_FS_MAGIC: nix::libc::c_long = 0x5049_4446;
         let Some(Value::Number(mount)) = values.first() else { return Ok(false) };
         let mount = *mount as i32;
         if mount < 0 {
@@ -282,10 +282,11 @@ impl<'a> Looked<'a> {
     /// A name for a place, also where the caller's spelling means itself.
     fn plain_name(&self, place: &Place) -> Result<Name, Unread> {
         let name = self.caller.name(place)?;
-        if walk::is_plain(self.caller, place) {
+        let too_long = name.is_too_long();
+        if !too_long && walk::is_plain(self.caller, place) {
             return Ok(name);
         }
-        let found = walk::walk(self.caller, &name).ok().filter(|found| found.by_self);
+        let found = walk::walk(self.caller, &name).ok().filter(|found| too_long || found.by_self);
         Ok(found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
     }
 

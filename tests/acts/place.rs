@@ -95,6 +95,8 @@ pub fn found(tree: char) {
         fs::create_dir_all(zone.top(tree)).expect("mkdir");
     }
     fs::create_dir_all(links(tree)).expect("mkdir");
+    symlink("/proc/thread-self/cwd", format!("{}/own-cwd", links(tree))).expect("symlink");
+    symlink("/proc/self/fd", format!("{}/own-fd", links(tree))).expect("symlink");
     for zone in [Zone::Image, Zone::ImageRoot, Zone::Own] {
         tool("mount", &["-t", "tmpfs", "-o", "mode=755", "acts", &zone.top(tree)]);
     }
@@ -168,6 +170,11 @@ pub enum Spelling {
     Above,
     /// By a symbolic link to the directory.
     Linked,
+    /// By links of the test's own to what /proc has of the process that looks.
+    LinkedCwd,
+    LinkedFd,
+    /// From the directory, by as many dots as a path may hold.
+    Long,
     /// By the root of this process.
     OwnRoot,
     /// By the working directory of this thread.
@@ -184,7 +191,10 @@ pub enum Spelling {
     AtFd,
 }
 
-pub const SPELLINGS: [Spelling; 13] = [
+pub const SPELLINGS: [Spelling; 16] = [
+    Spelling::LinkedCwd,
+    Spelling::LinkedFd,
+    Spelling::Long,
     Spelling::Absolute,
     Spelling::Winding,
     Spelling::Here,
@@ -238,6 +248,9 @@ pub fn spell(spelling: Spelling, zone: Zone, tree: char, id: usize, object: &str
         Spelling::Here => with(&directory, "-", String::new()),
         Spelling::Above => with(&zone.top(tree), "-", format!("{id}/")),
         Spelling::Linked => with("-", "-", format!("{}/{id}-{zone:?}/", links(tree))),
+        Spelling::LinkedCwd => with(&directory, "-", format!("{}/own-cwd/", links(tree))),
+        Spelling::LinkedFd => with("-", &opened, format!("{}/own-fd/@/", links(tree))),
+        Spelling::Long => with(&directory, "-", "./".repeat(2040)),
         Spelling::OwnRoot => with("-", "-", format!("/proc/self/root{directory}/")),
         Spelling::OwnCwd => with(&directory, "-", "/proc/thread-self/cwd/".into()),
         Spelling::FromProc => with("/proc", &opened, "self/fd/@/".into()),

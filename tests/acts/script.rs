@@ -144,11 +144,14 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
         Spelling::ObjectsFd => {
             deed.by_link && has("P") && !layout.contains(['%', 'Q']) && deed.objects.0 == "file" && via != Via::Sh
         }
-        Spelling::FromProc | Spelling::OwnFd | Spelling::OwnThreadsFd | Spelling::DevFd => {
+        Spelling::FromProc | Spelling::OwnFd | Spelling::OwnThreadsFd | Spelling::DevFd | Spelling::LinkedFd => {
             via != Via::Sh && operation != "chroot"
         }
         // Threads of Python share their working directory.
-        Spelling::Here | Spelling::Above | Spelling::OwnCwd => via != Via::Python || how != "thread",
+        Spelling::Long => (via != Via::Python || how != "thread") && deed.name != "a-name-too-long",
+        Spelling::Here | Spelling::Above | Spelling::OwnCwd | Spelling::LinkedCwd => {
+            via != Via::Python || how != "thread"
+        }
         _ => true,
     };
     // A call has one descriptor here.
@@ -156,7 +159,7 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     if !allowed || free {
         return None;
     }
-    let to_socket = has("A");
+    let to_socket = has("A") || words.first() == Some(&"connect");
     let name = if deed.by_link && has("P") && draw.below(4) == 0 { "link" } else { deed.objects.0 };
     let alternatives = draw.next();
     let lines = ['a', 'b'].map(|tree| {
@@ -234,7 +237,7 @@ fn elsewhere(second: &str, tree: char, id: usize) -> Option<String> {
 
 fn spell_takes_descriptor(spelling: Spelling) -> bool {
     use Spelling::*;
-    matches!(spelling, FromProc | OwnFd | OwnThreadsFd | DevFd | ObjectsFd | AtFd)
+    matches!(spelling, LinkedFd | FromProc | OwnFd | OwnThreadsFd | DevFd | ObjectsFd | AtFd)
 }
 
 /// What a word asks to be opened before: by the letter of acts.c, or a socket.

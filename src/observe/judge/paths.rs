@@ -3,7 +3,7 @@
 use super::{Looked, Verdict};
 use crate::observe::act::{Act, Address, Base, Made, Place};
 use crate::observe::ask::{self, Answer};
-use crate::observe::caller::{Name, PATH_MAX, Unread};
+use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::{self, Expected};
 use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk;
@@ -48,8 +48,7 @@ impl Looked<'_> {
             names.push(self.caller.name(place)?);
         }
         let mut expected = self.expected(act, &names);
-        // Our way to a base may make a path longer than the kernel takes.
-        let too_long = names.iter().any(|name| name.text.as_bytes().len() >= PATH_MAX);
+        let too_long = names.iter().any(Name::is_too_long);
         if expected == Expected::Passes && !too_long && places(act).iter().all(|at| walk::is_plain(self.caller, at)) {
             return Ok(Verdict::GoOn);
         }
