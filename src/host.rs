@@ -11,6 +11,7 @@ use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, E
 use crate::install::firewall;
 use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
+use crate::observe::landlock_audit::AuditError;
 use crate::policy::{Policy, Posture, Trees};
 use crate::procfs;
 use crate::proxy::Dns;
@@ -65,6 +66,8 @@ pub struct Facts {
     pub mounts: Option<Result<(), String>>,
     /// Whether Landlock's scopes could be put in force, tried in the same child.
     pub scopes: bool,
+    /// Whether the kernel's audit has told of a refusal of theirs, or why not; `None` where it was not tried.
+    pub audit: Option<Result<(), String>>,
     /// The resolvers and the hosts file.
     pub dns: Dns,
     /// The addresses of this machine's interfaces.
@@ -95,6 +98,9 @@ pub enum HostError {
         /// Its errno.
         errno: Errno,
     },
+    /// Audit's log, where looking for it left this process unfit to go on.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The id mapping.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -117,7 +123,8 @@ impl Facts {
         let postures = policy.postures();
         let wall = postures.network > Posture::Open
             || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
-        let tried = identity.is_some().then(try_mounts_and_scopes).transpose()?;
+        let tried =
+            identity.is_some().then(|| try_mounts_and_scopes(postures.privilege == Posture::Locked)).transpose()?;
         // A dedicated uid was chosen among those without a process.
         let named = identity.as_ref().filter(|i| !i.dedicated);
         let identity_process = named.and_then(|i| process_of(i.uid.as_raw()));
@@ -131,7 +138,8 @@ impl Facts {
             identity_process,
             firewall: (wall && thorough).then(|| firewall::probe_support().map_err(|e| e.to_string())),
             mounts: tried.as_ref().map(|t| t.mounts.clone()),
-            scopes: tried.is_some_and(|t| t.scopes),
+            scopes: tried.as_ref().is_some_and(|t| t.scopes),
+            audit: tried.and_then(|t| t.audit),
             dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),
             own_addresses: own_addresses()?,
             paths: BTreeMap::new(),
@@ -215,6 +223,7 @@ impl Facts {
             ("nftables".into(), outcome(&wall)),
             ("mounts".into(), outcome(&self.mounts)),
             ("landlock_scopes".into(), json!(self.scopes)),
+            ("landlock_audit".into(), outcome(&self.audit)),
             ("id_mapping".into(), json!(self.id_mapping.is_some())),
         ])
     }

@@ -40,6 +40,8 @@ pub struct Plan {
     pub proxy: Option<ProxyPlan>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
+    /// Whether what they refuse is read from the kernel's audit.
+    pub audited: bool,
     /// What cannot be observed on this rung: one sentence each.
     pub unobserved: Vec<String>,
     /// What an operator should know: one sentence each.
@@ -173,6 +175,7 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
     Ok(Plan {
         unobserved: unobserved(&policy, facts),
         scopes: policy.privilege.posture == Posture::Locked && facts.scopes,
+        audited: policy.privilege.posture == Posture::Locked && facts.scopes && facts.audit == Some(Ok(())),
         policy,
         rung,
         restrictions,
@@ -372,14 +375,20 @@ fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
             "calls of set-id programs and of processes in user namespaces that the command makes: they are not the \
              command's user, or have capabilities there",
         ]),
-        Posture::Locked => sentences.extend([
-            "io_uring and clone3: they give ENOSYS, as on a kernel without them, and are not recorded",
-            if facts.scopes {
-                "signals and abstract unix sockets to the outside, which Landlock's scopes refuse"
-            } else {
-                "abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes"
-            },
-        ]),
+        Posture::Locked => sentences
+            .extend(["io_uring and clone3: they give ENOSYS, as on a kernel without them, and are not recorded"]),
+    }
+    if privilege == Posture::Locked {
+        match (facts.scopes, &facts.audit) {
+            (false, _) => {
+                sentences
+                    .push("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes");
+            }
+            (true, Some(Ok(()))) => {}
+            (true, _) => {
+                sentences.push("signals and abstract unix sockets to the outside, which Landlock's scopes refuse");
+            }
+        }
     }
     sentences.into_iter().map(str::to_owned).collect()
 }

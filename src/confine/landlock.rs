@@ -1,20 +1,60 @@
 //! Landlock's scopes (landlock(7), ABI 6): no signal to a process outside, no abstract unix socket made outside.
 
-use super::ConfineError;
-use ::landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope};
+use super::{ConfineError, failed, wanted};
+use ::landlock::{
+    CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, getsockname, socket};
+use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Restricts the calling thread to its own Landlock domain for signals and abstract unix sockets.
-pub fn restrict_scopes() -> Result<(), ConfineError> {
-    let fail = |e: ::landlock::RulesetError| ConfineError::Landlock(e.to_string());
-    let status = Ruleset::default()
+const STEP: &str = "landlock";
+
+/// Restricts the calling thread to its own Landlock domain for signals and abstract unix sockets, and sees one refused.
+///
+/// With `audited`, what the domain refuses to programs executed in it goes to the kernel's audit (ABI 7): without being
+/// asked the kernel would tell of this very program only. The refusal that is seen here is the domain's first, so that an
+/// audit that is listened to has told of the domain before anything else runs in it.
+///
+/// # Errors
+/// A kernel without the scopes, or without such audit where it is asked for; a socket of the outside that is not refused.
+pub fn restrict_scopes(audited: bool) -> Result<(), ConfineError> {
+    let fail = |e: RulesetError| ConfineError::Landlock(e.to_string());
+    let outside = Outside::bind()?;
+    let created = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .scope(Scope::AbstractUnixSocket | Scope::Signal)
         .and_then(|ruleset| ruleset.create())
-        // no_new_privs is a step of its own in the order; the library must not set it behind our back.
-        .and_then(|created| created.no_new_privs(false).restrict_self())
         .map_err(fail)?;
+    let created = if audited { created.log_new_exec(true).map_err(fail)? } else { created };
+    // no_new_privs is a step of its own in the order; the library must not set it behind our back.
+    let status = created.no_new_privs(false).restrict_self().map_err(fail)?;
     if status.ruleset != RulesetStatus::FullyEnforced {
         return Err(ConfineError::Landlock(format!("the ruleset is {:?}", status.ruleset)));
     }
-    Ok(())
+    outside.is_refused()
+}
+
+/// An abstract socket that belongs to no domain, as it was made before there was one.
+struct Outside {
+    _socket: OwnedFd,
+    name: UnixAddr,
+}
+
+impl Outside {
+    fn bind() -> Result<Outside, ConfineError> {
+        let socket = datagram()?;
+        // The kernel chooses the name (unix(7), autobind).
+        bind(socket.as_raw_fd(), &UnixAddr::new_unnamed()).map_err(failed(STEP, "bind"))?;
+        let name = getsockname(socket.as_raw_fd()).map_err(failed(STEP, "getsockname"))?;
+        Ok(Outside { _socket: socket, name })
+    }
+
+    fn is_refused(&self) -> Result<(), ConfineError> {
+        wanted(STEP, connect(datagram()?.as_raw_fd(), &self.name), Err(Errno::EPERM))
+    }
+}
+
+fn datagram() -> Result<OwnedFd, ConfineError> {
+    socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).map_err(failed(STEP, "socket"))
 }

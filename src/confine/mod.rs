@@ -30,6 +30,8 @@ pub struct Confinement {
     pub notifying: Vec<u8>,
     /// Whether the kernel has Landlock's scopes (ABI 6, Linux 6.12).
     pub scopes: bool,
+    /// Whether what they refuse is read from the kernel's audit.
+    pub audited: bool,
 }
 
 /// Why a child could not be confined.
@@ -120,7 +122,7 @@ impl Confinement {
                 wanted("no_new_privs", held, true)?;
             }
             if self.scopes && !mutation::left_out("landlock") {
-                landlock::restrict_scopes()?;
+                landlock::restrict_scopes(self.audited)?;
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {

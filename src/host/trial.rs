@@ -4,6 +4,7 @@
 use super::{HostError, failed};
 use crate::confine::landlock;
 use crate::install::mounts;
+use crate::observe::landlock_audit::{AuditError, Reader, await_domain_of};
 use crate::sys::{self, Fork, MountAttr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -19,16 +20,22 @@ pub(super) struct Tried {
     pub mounts: Result<(), String>,
     /// Whether Landlock's scopes could be put in force.
     pub scopes: bool,
+    /// Whether the kernel's audit has told of a refusal of theirs, or why not; `None` where that was not asked.
+    pub audit: Option<Result<(), String>>,
 }
 
-/// Tries what the stage and the confinement will do, in a child that ends with it.
-pub(super) fn try_mounts_and_scopes() -> Result<Tried, HostError> {
+/// Tries what the stage and the confinement will do, in a child that ends with it; with `audit`, whether what Landlock
+/// refuses there is to be read.
+pub(super) fn try_mounts_and_scopes(audit: bool) -> Result<Tried, HostError> {
+    let log = match audit.then(Reader::open).transpose() {
+        Err(error @ AuditError::Astray(_)) => return Err(error.into()),
+        opened => opened.map(|log| log.map(|(reader, _)| reader)),
+    };
     let (report, answer) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
     match sys::fork_single_threaded().map_err(failed("fork"))? {
         Fork::Child => {
             let (step, errno) = try_mounts().err().unwrap_or((0, Errno::UnknownErrno));
-            let scopes = nix::sys::prctl::set_no_new_privs().is_ok() && landlock::restrict_scopes().is_ok();
-            let told = write(&answer, &[step, errno as i32 as u8, u8::from(scopes)]);
+            let told = write(&answer, &[step, errno as i32 as u8, try_scopes()]);
             sys::exit_now(i32::from(told != Ok(3)));
         }
         Fork::Parent(child) => {
@@ -42,8 +49,33 @@ pub(super) fn try_mounts_and_scopes() -> Result<Tried, HostError> {
                 (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
                 _ => Err("the child that tried ended early".into()),
             };
-            Ok(Tried { mounts, scopes: length == 3 && told[2] == 1 })
+            let scopes = if length == 3 { told[2] } else { NONE };
+            let audit = log.map_err(|error| error.to_string()).and_then(|log| match log {
+                Some(_) if scopes != AUDITED => {
+                    Err("Landlock: it tells audit nothing of programs executed later".into())
+                }
+                Some(log) => await_domain_of(&log, child).map(Some).map_err(|error| error.to_string()),
+                None => Ok(None),
+            });
+            Ok(Tried { mounts, scopes: scopes != NONE, audit: audit.transpose() })
         }
+    }
+}
+
+// What of Landlock's scopes there is.
+const NONE: u8 = 0;
+const SILENT: u8 = 1;
+const AUDITED: u8 = 2;
+
+fn try_scopes() -> u8 {
+    if nix::sys::prctl::set_no_new_privs().is_err() {
+        return NONE;
+    }
+    // On a kernel that lacks the second form nothing is in force after it has failed.
+    match landlock::restrict_scopes(true) {
+        Ok(()) => AUDITED,
+        Err(_) if landlock::restrict_scopes(false).is_ok() => SILENT,
+        Err(_) => NONE,
     }
 }
 

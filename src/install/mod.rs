@@ -23,6 +23,7 @@ use crate::ledger::Ledger;
 use crate::mutation;
 use crate::observe::calls::Calls;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
+use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::{ObserverSpec, Unnoted};
 use crate::observe::watched::Ids;
@@ -178,6 +179,9 @@ impl Installation {
             self.proxy_held = Some(process);
         }
         self.put_up_wall(run, plan)?;
+        if plan.audited {
+            self.evidence.read_audit(LandlockAudit::open().map_err(EvidenceError::from)?);
+        }
         self.start_stage(plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
@@ -316,6 +320,13 @@ impl Installation {
         Ok(())
     }
 
+    /// The command runs, in this process.
+    pub fn command_runs(&mut self, command: Pid) {
+        if let Some(identity) = &self.identity {
+            self.evidence.command_runs(command, identity.uid.as_raw());
+        }
+    }
+
     /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
     /// have to say before they go.
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
@@ -337,6 +348,7 @@ impl Installation {
             Err(EvidenceError::ProxyEnded) => {}
             Err(error) => note(Err(error.to_string())),
         }
+        note(self.evidence.collect_last_of_audit(ledger).map_err(|e| e.to_string()));
         self.evidence.observer_is_over();
         if let Some(pid) = self.observer.take() {
             note(end_process(pid));
@@ -399,6 +411,7 @@ fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
         filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
         notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
         scopes: plan.scopes,
+        audited: plan.audited,
     };
     Ok((confinement, calls))
 }

@@ -7,6 +7,7 @@ use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::attribution::Attribution;
 use crate::observe::connectors::Note;
 pub use crate::observe::hearing::Hearing;
+use crate::observe::landlock_audit::{AuditError, LandlockAudit};
 use crate::observe::nflog::NfLog;
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver, Reported};
@@ -40,12 +41,15 @@ pub enum EvidenceError {
     /// The firewall's log.
     #[error(transparent)]
     Firewall(#[from] FirewallError),
+    /// The kernel's audit.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// Messages of the firewall's log that are taken in before anything else has its turn.
+/// Messages of the firewall's log, and records of the kernel's audit, that are taken in before anything else has its turn.
 const AT_ONCE: usize = 256;
 /// How long the proxy may take to report what it has left.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -56,6 +60,7 @@ pub struct Evidence {
     reports: Option<ReportReceiver>,
     log: Option<NfLog>,
     observer: Option<Hearing>,
+    audit: Option<LandlockAudit>,
     /// Who it was that was refused.
     who: Attribution,
     /// Packets that the log has told of, by rule.
@@ -117,6 +122,21 @@ impl Evidence {
         self.log.as_ref()
     }
 
+    /// From here on the kernel's audit is read too, once the command runs.
+    pub fn read_audit(&mut self, audit: LandlockAudit) {
+        self.audit = Some(audit);
+    }
+
+    /// The command's process, as this one numbers it, whose Landlock domain audit tells of.
+    pub fn command_runs(&mut self, command: Pid, uid: u32) {
+        self.audit.iter_mut().for_each(|audit| audit.of_command(command.as_raw().unsigned_abs(), uid));
+    }
+
+    /// The kernel's audit.
+    pub fn audit(&self) -> Option<&LandlockAudit> {
+        self.audit.as_ref()
+    }
+
     /// Packets that the log has told of so far, by rule.
     pub fn logged(&self) -> &BTreeMap<String, u64> {
         &self.logged
@@ -160,6 +180,7 @@ impl Evidence {
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         self.collect_observer(ledger)?;
         self.collect_log(ledger)?;
+        self.collect_audit(ledger)?;
         self.hold_egress_while_losing(ledger)?;
         self.collect_reports(ledger)?;
         Ok(())
@@ -169,6 +190,7 @@ impl Evidence {
     pub fn collect_all(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         while self.collect_observer(ledger)? {}
         while self.collect_log(ledger)? {}
+        while self.collect_audit(ledger)? {}
         self.hold_egress_while_losing(ledger)?;
         while self.collect_reports(ledger)? {}
         Ok(())
@@ -278,6 +300,29 @@ impl Evidence {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(errno) => Err(io::Error::from(errno).into()),
         }
+    }
+
+    /// Whether there may be more.
+    fn collect_audit(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
+        let Some(audit) = &mut self.audit else { return Ok(false) };
+        let mut denials = Vec::new();
+        let more = audit.collect(AT_ONCE, |denial| denials.push(denial))?;
+        for denial in denials {
+            let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
+                ledger.append(Body::Denial(denial))?;
+        }
+        Ok(more)
+    }
+
+    /// Takes in what the kernel's audit still has to tell, when nothing of the sandbox is left; what it can't is a gap.
+    pub fn collect_last_of_audit(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        let Some(audit) = self.audit.take() else { return Ok(()) };
+        let mut bodies = Vec::new();
+        let gap = audit.finish(|denial| bodies.push(Body::Denial(denial)));
+        for body in bodies.into_iter().chain(gap.map(Body::Gap)) {
+            let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
+        }
+        Ok(())
     }
 
     /// Whether there may be more.

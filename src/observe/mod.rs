@@ -26,6 +26,7 @@ pub mod subject;
 mod control;
 pub mod evidence;
 mod hearing;
+pub mod landlock_audit;
 pub mod nflog;
 pub mod process;
 pub mod told;

@@ -139,6 +139,7 @@ impl Session {
     pub fn command_runs(&mut self, command: Pid) -> Result<(), Error> {
         self.started = true;
         self.watchman.command_runs(command);
+        self.installation.command_runs(command);
         release_input_and_output().map(drop).map_err(call("dup2"))
     }
 

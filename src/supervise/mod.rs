@@ -138,11 +138,14 @@ impl Watchman {
         };
         let signals = self.signals.to_wait_for().map(|signals| add(signals.as_fd()));
         let watch = installation.watch.as_ref().map(|watch| add(watch.as_fd()));
-        // These three are looked at after every wait.
+        // These four are looked at after every wait.
         installation.evidence.observer().map(|observer| add(observer.as_fd()));
         installation.evidence.log().map(|log| add(log.as_fd()));
+        let audit = installation.evidence.audit();
+        audit.and_then(|audit| audit.awaited()).map(&mut add);
         installation.evidence.reports().map(|reports| add(reports.as_fd()));
-        let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush()).min();
+        let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush());
+        let until = until.chain(audit.and_then(|audit| audit.due())).min();
         let left = until.map(|d| d.saturating_duration_since(Instant::now()));
         // What could not be written is tried again from time to time, not only when there is more to write.
         let retry = ledger.is_losing().then_some(RETRY);
