@@ -6,8 +6,18 @@
 
 #[path = "acts/beside.rs"]
 mod beside;
+#[path = "acts/changes.rs"]
+mod changes;
+#[path = "acts/line.rs"]
+mod line;
+#[path = "acts/names.rs"]
+mod names;
 #[path = "acts/place.rs"]
 mod place;
+#[path = "acts/plain.rs"]
+mod plain;
+#[path = "acts/privileged.rs"]
+mod privileged;
 #[path = "acts/script.rs"]
 mod script;
 #[path = "acts/table.rs"]
@@ -17,8 +27,9 @@ mod common;
 
 use beside::{PROGRAM, program};
 use common::{Ended, Fence, own_user};
+use plain::PROGRAMS;
 use ringfence::ledger::record::Denial;
-use script::{Act, PROGRAMS, Setting, Wanted};
+use script::{Act, Setting, Wanted};
 use std::collections::BTreeMap;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};

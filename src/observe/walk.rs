@@ -96,6 +96,10 @@ pub fn is_plain(caller: &Caller, place: &Place) -> bool {
         let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         openat2(held.as_ref().map_or(nix::fcntl::AT_FDCWD, AsFd::as_fd), path, how)
     };
+    // A last component that is not followed leads nowhere else.
+    if let Some((parent, _)) = split(&place.given).filter(|_| !place.follow) {
+        return look(parent, true).is_ok();
+    }
     match look(&place.given, place.follow) {
         Ok(_) => true,
         Err(Errno::ENOENT) => {

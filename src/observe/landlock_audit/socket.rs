@@ -125,7 +125,7 @@ pub enum Found {
 
 impl Reader {
     /// Opens the log where audit is on. Its records go to the initial network namespace only, which is entered for
-    /// that moment where this process is in another one and can see it as PID 1's.
+    /// that moment where this process is in another one.
     ///
     /// # Errors
     /// Where audit is off or may not be read; after [`AuditError::Astray`] the process must end.
@@ -136,7 +136,8 @@ impl Reader {
         }
         let namespace = |path| open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         let own = namespace("/proc/self/ns/net").map_err(failed("open /proc/self/ns/net"))?;
-        let first = namespace("/proc/1/ns/net").map_err(failed("open /proc/1/ns/net"))?;
+        // Process 2 of the initial PID namespace, where audit has just answered, is kthreadd: no one can have moved it.
+        let first = namespace("/proc/2/ns/net").map_err(failed("open /proc/2/ns/net"))?;
         let identity = |fd: &OwnedFd| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino)).map_err(failed("fstat"));
         let socket = if identity(&own)? == identity(&first)? {
             netlink(READ_LOG)?
