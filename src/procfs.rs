@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A file of /proc as text. The standard library reads files of unknown length in small steps, and every step makes the
+/// A file of /proc as text; what is no UTF-8, as a thread's name may be, is replaced. The standard library reads files of unknown length in small steps, and every step makes the
 /// kernel write the whole text anew; a start reads hundreds of them.
 pub fn read(path: &str) -> io::Result<String> {
     let mut text = Vec::with_capacity(8192);
     File::open(path)?.read_to_end(&mut text)?;
-    String::from_utf8(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// The directory of a process or a thread. While it is held its files are those of this very process: when it is gone they
@@ -40,6 +40,23 @@ mod tests {
             super::read("/proc/self/status").unwrap().lines().count(),
             std::fs::read_to_string("/proc/self/status").unwrap().lines().count()
         );
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_does_not_hide_the_rest() {
+        let spawned = std::thread::spawn(|| {
+            crate::sys::call::call(
+                libc::SYS_prctl,
+                [
+                    crate::sys::call::Argument::Number(libc::PR_SET_NAME as u64),
+                    crate::sys::call::Argument::Memory(&mut b"\xff\xfe\0             ".to_vec()),
+                ],
+            )
+            .unwrap();
+            super::read("/proc/thread-self/status").unwrap()
+        });
+        let text = spawned.join().unwrap();
+        assert!(text.lines().any(|line| line.starts_with("Umask:")), "{text}");
     }
 
     #[test]

@@ -143,6 +143,8 @@ impl<'a> Loaded<'a> {
         }
         self.own_uid = Some(numbers.own);
         self.held.extend(numbers.held);
+        // A run that was killed since may have left a wall for a number that is free again.
+        reserve::clear_stale_walls(&mut self.busy)?;
         Ok(())
     }
 

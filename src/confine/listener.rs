@@ -9,7 +9,9 @@ use crate::sys::notify::{close_number, fork_sharing_files, load_seccomp_with_lis
 use crate::sys::{self, Fork};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::unistd::{Pid, pipe2, read, write};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, getpid, getppid, pipe2, read, write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 const STEP: &str = "seccomp listener";
@@ -27,8 +29,13 @@ impl Peer {
     /// command's user is not for it.
     pub(super) fn fork(handover: &OwnedFd) -> Result<Peer, ConfineError> {
         let (hear, say) = pipe2(OFlag::O_CLOEXEC).map_err(failed(STEP, "pipe2"))?;
+        let parent = getpid();
         match fork_sharing_files().map_err(failed(STEP, "fork"))? {
-            Fork::Child => sys::exit_now(i32::from(pass_on(&hear, handover).is_err())),
+            Fork::Child => {
+                // It shares the pipe's other end too, and would never see it close.
+                let bound = set_pdeathsig(Signal::SIGKILL).is_ok() && getppid() == parent;
+                sys::exit_now(i32::from(!bound || pass_on(&hear, handover).is_err()))
+            }
             Fork::Parent(pid) => Ok(Peer { pid, say, _hear: hear }),
         }
     }
@@ -46,8 +53,7 @@ impl Peer {
     }
 }
 
-/// In the peer: sends the listener of the number that it hears, and closes it for both. A word that is none is the end of
-/// whoever would have said it.
+/// In the peer: sends the listener of the number that it hears, and closes it for both.
 fn pass_on(hear: &OwnedFd, handover: &OwnedFd) -> Result<(), Errno> {
     let mut number = [0; size_of::<RawFd>()];
     if read(hear, &mut number)? != number.len() {

@@ -7,6 +7,7 @@ pub mod mounts;
 mod names;
 pub mod proxy;
 pub mod reserve;
+mod specs;
 mod stage_process;
 mod surroundings;
 mod tool_files;
@@ -15,34 +16,30 @@ pub mod undo;
 pub mod workspace;
 
 use crate::channel::{Channel, ChannelError};
-use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState};
-use crate::confine::seccomp::{self, FilterError};
+use crate::confine::seccomp::FilterError;
 use crate::host::{Facts, real_path};
 use crate::ledger::Ledger;
 use crate::mutation;
-use crate::observe::calls::Calls;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::ObserverSpec;
-use crate::observe::watched::Ids;
-use crate::plan::{Plan, WallPlan};
-use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
+use crate::plan::Plan;
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
 use account::AccountError;
 use account::Identity;
-use firewall::{FirewallError, Wall, WallSpec, Watch};
-use ipnet::IpNet;
+use firewall::{FirewallError, Wall, Watch};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
+use specs::{confinement, ids, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -259,6 +256,7 @@ impl Installation {
             own_uid,
             calls,
             ids: ids(identity),
+            unnoted: unnoted(plan, proxy),
         });
         let stage = Stage {
             confinement,
@@ -335,10 +333,16 @@ impl Installation {
             Some(stage) => self.end_sandbox(stage),
             None => Ok(()),
         };
-        match self.evidence.collect_all(ledger) {
+        let mut collected = self.evidence.collect_all(ledger);
+        // It stays until it is ended below; one that has not, took with it what it refused last.
+        if let Err(EvidenceError::Observer(cause)) = &collected {
+            let lost = self.evidence.observer_was_lost(cause, ledger);
+            collected = lost.map_err(EvidenceError::from).and_then(|()| self.evidence.collect_all(ledger));
+        }
+        match collected {
             Ok(()) => {}
-            // It was taken for the reason of the abort already, or it has nothing to say any more.
-            Err(EvidenceError::ProxyEnded | EvidenceError::Observer(_)) => {}
+            // It was taken for the reason of the abort already.
+            Err(EvidenceError::ProxyEnded) => {}
             Err(error) => note(Err(error.to_string())),
         }
         note(self.evidence.collect_last_of_audit(ledger).map_err(|e| e.to_string()));
@@ -379,26 +383,6 @@ impl Installation {
     }
 }
 
-fn ids(identity: &Identity) -> Ids {
-    Ids { uid: identity.uid.as_raw(), gid: identity.gid.as_raw() }
-}
-
-/// How the command is confined, and which of its calls are looked at.
-fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
-    let postures = plan.policy.postures();
-    let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, ids);
-    let calls = Calls::new(postures.privilege, postures.network, own, &plan.policy.privilege.abi);
-    let confinement = Confinement {
-        privilege: postures.privilege,
-        identity: plan.identity.clone(),
-        filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
-        notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
-        scopes: plan.scopes,
-        audited: plan.audited,
-    };
-    Ok((confinement, calls))
-}
-
 fn reserve_tree(path: &Path) -> Result<Reservation, InstallError> {
     let stat = nix::sys::stat::lstat(path).map_err(|errno| InstallError::Call { call: "lstat", errno })?;
     reserve::tree(stat.st_dev, stat.st_ino)?.ok_or_else(|| InstallError::TreeIsTaken { path: path.into() })
@@ -416,31 +400,5 @@ fn reap(pid: Pid) -> Result<(), String> {
         // After a handover its parent is another process, which reaps it.
         Ok(_) | Err(Errno::ECHILD) => Ok(()),
         Err(errno) => Err(format!("waitpid: {errno}")),
-    }
-}
-
-fn wall_spec(run: &str, uid: u32, proxy: Option<SocketAddrV4>, plan: &WallPlan, nflog_group: u16) -> WallSpec {
-    let private = |rule: &str| rule == RULE_PRIVATE;
-    let v4 = denied_v4().iter().filter(|(_, rule)| private(rule)).map(|(net, _)| IpNet::V4(*net));
-    let v6 = denied_v6().iter().filter(|(_, rule)| private(rule)).map(|(net, _)| IpNet::V6(*net));
-    WallSpec {
-        run: run.to_owned(),
-        uid,
-        proxy,
-        egress: plan.egress,
-        loopback: match &plan.loopback {
-            firewall::Loopback::All if mutation::left_out("loopback") => firewall::Loopback::ProxyOnly,
-            _ if mutation::left_out("loopback") => firewall::Loopback::All,
-            asked => asked.clone(),
-        },
-        resolvers: plan.resolvers.clone(),
-        control_plane_ports: if mutation::left_out("control-plane") {
-            Vec::new()
-        } else {
-            plan.control_plane_ports.clone()
-        },
-        nflog_group,
-        metadata: METADATA.iter().map(|address| IpNet::from(*address)).collect(),
-        private: v4.chain(v6).collect(),
     }
 }

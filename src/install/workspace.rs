@@ -6,10 +6,11 @@ use crate::sys::{self, Fork, MountAttr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{FileStat, Mode, fstatat};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Gid, Uid, fchownat, pipe, read};
+use nix::unistd::{Gid, Uid, fchownat, getpid, getppid, pipe, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsString};
 use std::fmt;
@@ -72,10 +73,14 @@ impl IdMapping {
     pub fn new(uid: Uid, gid: Gid) -> Result<IdMapping, WorkspaceError> {
         let what = Path::new("user namespace of the workspace's id mapping");
         let (ready_read, ready_write) = pipe().map_err(failed("pipe2", what))?;
+        let parent = getpid();
         let child = match sys::fork_single_threaded().map_err(failed("fork", what))? {
             Fork::Child => {
-                let made = unshare(CloneFlags::CLONE_NEWUSER).and_then(|()| nix::unistd::write(&ready_write, b"1"));
-                if made.is_err() {
+                // After the change of credentials, which clears it (prctl(2)): it must not outlive whoever would end it.
+                let made = unshare(CloneFlags::CLONE_NEWUSER)
+                    .and_then(|()| set_pdeathsig(Signal::SIGKILL))
+                    .and_then(|()| nix::unistd::write(&ready_write, b"1"));
+                if made.is_err() || getppid() != parent {
                     sys::exit_now(1);
                 }
                 loop {

@@ -11,6 +11,8 @@ pub enum Base {
     Cwd,
     /// At one of the caller's descriptors.
     Fd(i32),
+    /// At one that must be open for more than its place (open(2), `O_PATH`).
+    File(i32),
 }
 
 /// An object as the caller names it: a path, or without one what the base itself is.
@@ -33,8 +35,8 @@ pub enum Made {
     Node(u32, u64),
     /// A symbolic link with this target.
     Symlink(Vec<u8>),
-    /// A socket, by bind(2).
-    Socket,
+    /// The name of this socket of the caller's, by bind(2).
+    Socket(i32),
 }
 
 /// A change of what a file is, beside its contents.
@@ -65,6 +67,8 @@ pub enum Value {
     Number(u64),
     /// A string.
     Text(Vec<u8>),
+    /// A path.
+    Path(Place),
     /// Memory.
     Memory(Vec<u8>),
 }
@@ -100,8 +104,15 @@ pub enum Act {
         /// Where to.
         address: Address,
     },
-    /// bind(2) to an address of the inet families, as the kernel reads it.
-    BindPort(u16, Vec<u8>),
+    /// bind(2) to an address of the inet families.
+    BindPort {
+        /// The caller's socket.
+        socket: i32,
+        /// The port.
+        port: u16,
+        /// The address, as the kernel reads it.
+        address: Vec<u8>,
+    },
     /// execve(2).
     Execute(Place),
     /// setuid(2), setgid(2) and their kin: the ids that are asked for.

@@ -7,7 +7,7 @@ use crate::procfs;
 use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::stat::{Mode, umask};
+use nix::sys::stat::{Mode, fstat, umask};
 use nix::unistd::Pid;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +63,6 @@ fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
 
 /// open(2) in any of its forms; what openat2(2) is to resolve beneath stays relative to a descriptor.
 pub fn open(tid: Pid, from: Option<BorrowedFd<'_>>, path: &CStr, flags: u64, mode: u64, resolve: u64) -> Answer {
-    let exclusive = (libc::O_CREAT | libc::O_EXCL) as u64;
     let given = flags as i32;
     // Nothing is to be waited for, and no terminal to be taken.
     let ours = (given | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
@@ -78,8 +77,9 @@ pub fn open(tid: Pid, from: Option<BorrowedFd<'_>>, path: &CStr, flags: u64, mod
     });
     match outcome {
         Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-        Ok(file) if flags & exclusive == exclusive => {
-            // It is the caller's from now on, with what the caller asked for.
+        // The file that was made is the caller's, whatever its mode: a second open could be refused.
+        Ok(file) if given & libc::O_CREAT != 0 && is_regular(&file) => {
+            // With what the caller asked for.
             let status = number(given & !(libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC));
             match call(libc::SYS_fcntl, [Argument::Fd(file.as_fd()), number(libc::F_SETFL), status]) {
                 Ok(_) => Answer::Opened(file),
@@ -90,6 +90,10 @@ pub fn open(tid: Pid, from: Option<BorrowedFd<'_>>, path: &CStr, flags: u64, mod
     }
 }
 
+fn is_regular(file: &OwnedFd) -> bool {
+    fstat(file).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
 /// A new name for a new object.
 pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
     let path = Argument::Text(&name.text);
@@ -98,7 +102,7 @@ pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
             Made::Directory(mode) => call(libc::SYS_mkdirat, [HERE, path, number(*mode)]),
             Made::Node(mode, device) => call(libc::SYS_mknodat, [HERE, path, number(*mode), number(*device)]),
             // What bind(2) does; a name that is taken is not for here to tell.
-            Made::Socket => match call(libc::SYS_mknodat, [HERE, path, number(libc::S_IFSOCK | 0o777), number(0)]) {
+            Made::Socket(_) => match call(libc::SYS_mknodat, [HERE, path, number(libc::S_IFSOCK | 0o777), number(0)]) {
                 Ok(_) => {
                     call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), number(0)]).and(Err(Errno::EAGAIN))
                 }
@@ -110,6 +114,15 @@ pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
             },
         })
     })
+}
+
+/// What connect(2) asks of the name of a unix socket (unix(7)).
+pub fn reach(name: &Name) -> Answer {
+    let asked = [HERE, Argument::Text(&name.text), number(libc::W_OK), number(libc::AT_EACCESS)];
+    match call(libc::SYS_faccessat2, asked) {
+        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+        _ => Answer::Untouched,
+    }
 }
 
 /// An act on names that are there.
@@ -182,8 +195,9 @@ pub fn change(name: &Name, change: &Change) -> Answer {
 const SYS_FCHMODAT2: libc::c_long = 452;
 const SYS_FILE_SETATTR: libc::c_long = 469;
 
-/// A call that needs a capability. One that goes through without it is undone where it made something, and not answered.
-pub fn again(number: libc::c_long, values: &[Value]) -> Answer {
+/// A call that needs a capability, with paths as `names` gives them. One that goes through without it is undone where it made
+/// something, and not answered.
+pub fn again(number: libc::c_long, values: &[Value], names: &[Name]) -> Answer {
     let Some(values) = as_ours(number, values) else { return Answer::Untouched };
     let values = values.as_slice();
     let mut texts = Vec::new();
@@ -195,15 +209,16 @@ pub fn again(number: libc::c_long, values: &[Value]) -> Answer {
                 Err(_) => return Answer::Untouched,
             },
             Value::Memory(bytes) => memories.push(bytes.clone()),
-            Value::Number(_) => {}
+            Value::Number(_) | Value::Path(_) => {}
         }
     }
-    let (mut texts, mut memories) = (texts.iter(), memories.iter_mut());
+    let (mut texts, mut memories, mut names) = (texts.iter(), memories.iter_mut(), names.iter());
     let mut arguments: [Argument<'_>; 6] = std::array::from_fn(|_| Argument::Number(0));
     for (argument, value) in arguments.iter_mut().zip(values) {
         *argument = match value {
             Value::Number(number) => Argument::Number(*number),
             Value::Text(_) => texts.next().map_or(Argument::Number(0), |text| Argument::Text(text)),
+            Value::Path(_) => names.next().map_or(Argument::Number(0), |name| Argument::Text(&name.text)),
             Value::Memory(_) => memories.next().map_or(Argument::Number(0), |bytes| Argument::Memory(bytes)),
         };
     }
@@ -237,8 +252,11 @@ fn as_ours(number: libc::c_long, values: &[Value]) -> Option<Vec<Value>> {
                 *pid = 0;
             }
         }
-        // Which mount is looked at after the capability; the number is one of the caller's descriptors.
-        (libc::SYS_open_by_handle_at, [Value::Number(mount), ..]) => *mount = libc::AT_FDCWD as u64,
+        // Which mount is looked at after the capability; the number is one of the caller's descriptors. Negative ones stand
+        // for file systems of the kernel's.
+        (libc::SYS_open_by_handle_at, [Value::Number(mount), ..]) if *mount as i32 >= 0 => {
+            *mount = libc::AT_FDCWD as u64;
+        }
         _ => {}
     }
     Some(values)

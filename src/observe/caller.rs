@@ -3,9 +3,11 @@
 //! Everything read here is the caller's to change at any moment. It decides no refusal by itself: the kernel is asked.
 
 use super::act::{Base, Place};
+use super::threads;
+use crate::procfs;
 use crate::sys::{self, CapabilitySets, notify};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
 use nix::sys::stat::Mode;
 use nix::sys::uio::{RemoteIoVec, pread, process_vm_readv};
@@ -78,6 +80,13 @@ pub struct Name {
     pub held: Option<OwnedFd>,
 }
 
+impl Name {
+    /// Whether our way to the caller's base has made it longer than the kernel takes.
+    pub fn is_too_long(&self) -> bool {
+        self.text.as_bytes_with_nul().len() > PATH_MAX
+    }
+}
+
 impl<'a> Caller<'a> {
     /// The caller of a notification.
     pub fn new(listener: BorrowedFd<'a>, notification: &notify::Notification, may_open: bool) -> Caller<'a> {
@@ -104,7 +113,9 @@ impl<'a> Caller<'a> {
         let (mut text, held) = match place.base {
             Base::Root => (Vec::new(), None),
             Base::Cwd if !self.closed.get() => (format!("/proc/{}/cwd", self.tid).into_bytes(), None),
-            Base::Fd(fd) if !self.closed.get() => (format!("/proc/{}/fd/{fd}", self.tid).into_bytes(), None),
+            Base::Fd(fd) | Base::File(fd) if !self.closed.get() => {
+                (format!("/proc/{}/fd/{fd}", self.tid).into_bytes(), None)
+            }
             base => {
                 let held = self.hold(base)?;
                 (format!("/proc/self/fd/{}", held.as_raw_fd()).into_bytes(), Some(held))
@@ -126,11 +137,11 @@ impl<'a> Caller<'a> {
         let outcome = match base {
             Base::Root => open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()),
             Base::Cwd => self.open_entry("cwd")?,
-            Base::Fd(fd) if self.closed.get() => {
-                let process = super::threads::process_of(self.tid).ok_or(Unread::Gone)?;
+            Base::Fd(fd) | Base::File(fd) if self.closed.get() => {
+                let process = threads::process_of(self.tid).ok_or(Unread::Gone)?;
                 with_ptrace(|| notify::duplicate_of(self.tid, process, fd))?
             }
-            Base::Fd(fd) => self.open_entry(&format!("fd/{fd}"))?,
+            Base::Fd(fd) | Base::File(fd) => self.open_entry(&format!("fd/{fd}"))?,
         };
         self.still_waits()?;
         match outcome {
@@ -149,6 +160,20 @@ impl<'a> Caller<'a> {
         self.with_sight(|| open(path.as_str(), OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()))
     }
 
+    /// Whether one of the caller's descriptors is open for more than its place (proc_pid_fdinfo(5), `O_PATH`); a call on
+    /// one that is not, or is none, ends with EBADF.
+    pub fn has_file(&self, fd: i32) -> Result<bool, Unread> {
+        let info = self.with_sight(|| procfs::read(&format!("/proc/{}/fdinfo/{fd}", self.tid)).unwrap_or_default())?;
+        let flags = threads::field(&info, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
+        Ok(flags.is_some_and(|flags| flags & libc::O_PATH as u64 == 0))
+    }
+
+    /// The inode of one of the caller's sockets; `None` where the descriptor is none.
+    pub fn socket(&self, fd: i32) -> Result<Option<u64>, Unread> {
+        let link = self.with_sight(|| readlink(format!("/proc/{}/fd/{fd}", self.tid).as_str()).unwrap_or_default())?;
+        Ok(link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()))
+    }
+
     /// Whether the caller is known not to be dumpable.
     pub fn is_closed(&self) -> bool {
         self.closed.get()
@@ -163,7 +188,7 @@ impl<'a> Caller<'a> {
     /// whether anything is to be tried again because of it.
     pub fn find_closed(&self) -> bool {
         let link = format!("/proc/{}/cwd", self.tid);
-        let closed = matches!(nix::fcntl::readlink(link.as_str()), Err(Errno::EACCES | Errno::EPERM));
+        let closed = matches!(readlink(link.as_str()), Err(Errno::EACCES | Errno::EPERM));
         closed && self.may_open && !self.closed.replace(true)
     }
 }

@@ -107,11 +107,16 @@ fn of_path(refusal: &Refusal, target: &PathTarget) -> Option<Axis> {
         // Set-id bits that the image's own mount makes void.
         return (!mount.contains(FsFlags::ST_NOSUID)).then_some(Axis::Privilege);
     }
-    if mount.contains(FsFlags::ST_RDONLY) {
-        return None;
-    }
-    if target.read_only {
-        return Some(Axis::Filesystem);
+    // EPERM comes of privilege on any mount. EROFS that is not the image's is the policy's, also where the refused object
+    // is itself what is mounted.
+    let errno = refusal.errno.map(Errno::from_raw);
+    if errno != Some(Errno::EPERM) {
+        if mount.contains(FsFlags::ST_RDONLY) {
+            return None;
+        }
+        if target.read_only || errno == Some(Errno::EROFS) {
+            return Some(Axis::Filesystem);
+        }
     }
     let device = is(&outside.stat, SFlag::S_IFCHR) || is(&outside.stat, SFlag::S_IFBLK);
     if outside.whole && device && mount.contains(FsFlags::ST_NODEV) {

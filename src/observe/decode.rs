@@ -1,10 +1,20 @@
 //! From the registers of a stopped call to what it asks for.
 
-use super::act::{Act, Address, Base, Change, Made, Place, Value};
+mod again;
+mod attributes;
+mod sockets;
+
+pub use again::{AGAIN_MAX, Again, again};
+pub use attributes::{
+    INODE_REQUESTS, file_setattr, fremovexattr, fsetxattr, ioctl, lremovexattr, lsetxattr, removexattr, removexattrat,
+    setxattr, setxattrat,
+};
+pub use sockets::{address, bind, connect, sendmsg, sendto};
+
+use super::act::{Act, Base, Change, Made, Place};
 use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};
 use super::calls::Structures;
 use nix::libc;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A stopped call's registers and its caller's memory.
 #[derive(Debug)]
@@ -22,9 +32,6 @@ pub type Decoded = Result<Act, Unread>;
 
 /// The longest socket address (socket(7), `sockaddr_storage`).
 const ADDRESS_MAX: usize = 128;
-/// The longest value of an extended attribute (xattr(7)), and the longest name.
-const XATTR_SIZE_MAX: usize = 65_536;
-const XATTR_NAME_MAX: usize = 256;
 
 impl Call<'_> {
     fn int(&self, argument: usize) -> i32 {
@@ -62,7 +69,7 @@ impl Call<'_> {
 
     /// What a descriptor refers to.
     fn descriptor(&self, argument: usize) -> Place {
-        Place { base: Base::Fd(self.int(argument)), given: Vec::new(), follow: true }
+        Place { base: Base::File(self.int(argument)), given: Vec::new(), follow: true }
     }
 
     /// The longs behind a pointer, in the caller's own size, extended as the kernel does.
@@ -97,7 +104,7 @@ impl Call<'_> {
 
     fn address(&self, pointer: usize, length: usize) -> Result<Vec<u8>, Unread> {
         let length = self.word(length) as usize;
-        if length < 2 || length > ADDRESS_MAX {
+        if !(2..=ADDRESS_MAX).contains(&length) {
             return Err(Unread::Form);
         }
         self.caller.bytes(self.arguments[pointer], length)
@@ -147,8 +154,19 @@ pub fn openat2(call: &Call<'_>) -> Decoded {
     if flags & !u64::from(u32::MAX) != 0 || !writes(flags) {
         return Ok(Act::Plain);
     }
-    opened(call.path_at(0, 1, true, false)?, flags, field(1), field(2))
+    let (mode, resolve) = (field(1), field(2));
+    let at = call.path_at(0, 1, true, false)?;
+    let base = match call.int(0) {
+        libc::AT_FDCWD => Base::Cwd,
+        fd => Base::Fd(fd),
+    };
+    // There an absolute path begins at the base as well.
+    let base = if resolve & RESOLVE_IN_ROOT != 0 { base } else { at.base };
+    opened(Place { base, ..at }, flags, mode, resolve)
 }
+
+/// linux/openat2.h.
+const RESOLVE_IN_ROOT: u64 = 0x10;
 
 /// Whether the flags of an open ask for more than reading.
 pub fn writes(flags: u64) -> bool {
@@ -321,162 +339,22 @@ pub fn utimes(call: &Call<'_>) -> Decoded {
 
 /// futimesat(2): microseconds.
 pub fn futimesat(call: &Call<'_>) -> Decoded {
-    changed(call.path_at(0, 1, true, true)?, microseconds(call.two_times(2)?))
+    let at = match call.arguments[1] {
+        0 => call.descriptor(0),
+        _ => call.path_at(0, 1, true, false)?,
+    };
+    changed(at, microseconds(call.two_times(2)?))
 }
 
 /// utimensat(2): nanoseconds; without a path the descriptor's own file.
 pub fn utimensat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[3], AT_FLAGS)?;
     let is_base = call.arguments[1] == 0 && flags == 0 && call.int(0) != libc::AT_FDCWD;
-    let at = call.path_at(0, 1, follows(flags), is_base || asks_for_base(flags))?;
+    let at = match is_base {
+        true => call.descriptor(0),
+        false => call.path_at(0, 1, follows(flags), asks_for_base(flags))?,
+    };
     changed(at, Change::Times(call.two_times(2)?))
-}
-
-fn set_xattr(call: &Call<'_>, at: Place) -> Decoded {
-    let name = call.caller.string(call.arguments[1], XATTR_NAME_MAX)?;
-    let size = call.arguments[3] as usize;
-    if size > XATTR_SIZE_MAX {
-        return Err(Unread::Form);
-    }
-    let value = if size == 0 { Vec::new() } else { call.caller.bytes(call.arguments[2], size)? };
-    changed(at, Change::SetXattr(name, value, call.int(4)))
-}
-
-/// setxattr(2).
-pub fn setxattr(call: &Call<'_>) -> Decoded {
-    set_xattr(call, call.path(0, true)?)
-}
-
-/// lsetxattr(2).
-pub fn lsetxattr(call: &Call<'_>) -> Decoded {
-    set_xattr(call, call.path(0, false)?)
-}
-
-/// fsetxattr(2).
-pub fn fsetxattr(call: &Call<'_>) -> Decoded {
-    set_xattr(call, call.descriptor(0))
-}
-
-/// setxattrat, Linux 6.13: value, size and flags stand in a structure.
-pub fn setxattrat(call: &Call<'_>) -> Decoded {
-    const SIZE: usize = 16;
-    let flags = known(call.arguments[2], AT_FLAGS)?;
-    let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
-    let name = call.caller.string(call.arguments[3], XATTR_NAME_MAX)?;
-    if (call.arguments[5] as usize) < SIZE {
-        return Err(Unread::Form);
-    }
-    let how = call.caller.bytes(call.arguments[4], SIZE)?;
-    let (value, rest) = how.split_at(8);
-    let address = value.try_into().map_or(0, u64::from_ne_bytes);
-    let size = rest[..4].try_into().map_or(0, u32::from_ne_bytes) as usize;
-    let how = rest[4..].try_into().map_or(0, i32::from_ne_bytes);
-    if size > XATTR_SIZE_MAX {
-        return Err(Unread::Form);
-    }
-    let value = if size == 0 { Vec::new() } else { call.caller.bytes(address, size)? };
-    changed(at, Change::SetXattr(name, value, how))
-}
-
-fn remove_xattr(call: &Call<'_>, at: Place, name: usize) -> Decoded {
-    changed(at, Change::RemoveXattr(call.caller.string(call.arguments[name], XATTR_NAME_MAX)?))
-}
-
-/// removexattr(2).
-pub fn removexattr(call: &Call<'_>) -> Decoded {
-    remove_xattr(call, call.path(0, true)?, 1)
-}
-
-/// lremovexattr(2).
-pub fn lremovexattr(call: &Call<'_>) -> Decoded {
-    remove_xattr(call, call.path(0, false)?, 1)
-}
-
-/// fremovexattr(2).
-pub fn fremovexattr(call: &Call<'_>) -> Decoded {
-    remove_xattr(call, call.descriptor(0), 1)
-}
-
-/// removexattrat, Linux 6.13.
-pub fn removexattrat(call: &Call<'_>) -> Decoded {
-    let flags = known(call.arguments[2], AT_FLAGS)?;
-    remove_xattr(call, call.path_at(0, 1, follows(flags), asks_for_base(flags))?, 3)
-}
-
-/// FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS and FS_IOC_FSSETXATTR (linux/fs.h).
-pub const INODE_REQUESTS: [(u64, usize); 3] = [(0x4008_6602, 4), (0x4004_6602, 4), (0x401c_5820, 28)];
-
-/// ioctl(2) with one of [`INODE_REQUESTS`].
-pub fn ioctl(call: &Call<'_>) -> Decoded {
-    let request = u64::from(call.word(1));
-    match INODE_REQUESTS.iter().find(|(known, _)| *known == request) {
-        Some((request, size)) => {
-            let bytes = call.caller.bytes(call.arguments[2], *size)?;
-            // A 32-bit program's request has another number for the same.
-            let narrow = call.structures != Structures::Native && *request == INODE_REQUESTS[1].0;
-            let request = if narrow { INODE_REQUESTS[0].0 } else { *request };
-            changed(call.descriptor(0), Change::Inode(request, bytes))
-        }
-        None => Ok(Act::Plain),
-    }
-}
-
-/// file_setattr, Linux 6.17.
-pub fn file_setattr(call: &Call<'_>) -> Decoded {
-    let flags = known(call.arguments[4], AT_FLAGS)?;
-    let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
-    match call.arguments[3] as usize {
-        size @ 1..=AGAIN_MAX => changed(at, Change::FileAttributes(call.caller.bytes(call.arguments[2], size)?)),
-        _ => Err(Unread::Form),
-    }
-}
-
-/// bind(2).
-pub fn bind(call: &Call<'_>) -> Decoded {
-    let bytes = call.address(1, 2)?;
-    Ok(match address(&bytes) {
-        Address::Unix(at) => Act::Make(Place { follow: false, ..at }, Made::Socket),
-        Address::Inet(to) => Act::BindPort(to.port(), bytes),
-        Address::Other => Act::Plain,
-    })
-}
-
-/// connect(2).
-pub fn connect(call: &Call<'_>) -> Decoded {
-    Ok(Act::Reach { socket: call.int(0), address: address(&call.address(1, 2)?) })
-}
-
-/// sendto(2) with an address.
-pub fn sendto(call: &Call<'_>) -> Decoded {
-    if call.arguments[4] == 0 {
-        return Ok(Act::Plain);
-    }
-    Ok(Act::Reach { socket: call.int(0), address: address(&call.address(4, 5)?) })
-}
-
-/// A socket address as the kernel reads it (ip(7), ipv6(7), unix(7)).
-pub fn address(bytes: &[u8]) -> Address {
-    let port = || bytes.get(2..4).map_or(0, |p| u16::from_be_bytes([p[0], p[1]]));
-    let family = bytes.first_chunk().map_or(0, |family| i32::from(u16::from_ne_bytes(*family)));
-    match family {
-        libc::AF_INET => match bytes.get(4..8) {
-            Some(&[a, b, c, d]) => Address::Inet(SocketAddr::new(Ipv4Addr::new(a, b, c, d).into(), port())),
-            _ => Address::Other,
-        },
-        libc::AF_INET6 => match bytes.get(8..24).and_then(|ip| <[u8; 16]>::try_from(ip).ok()) {
-            Some(ip) => Address::Inet(SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port())),
-            None => Address::Other,
-        },
-        libc::AF_UNIX => {
-            let name = bytes[2..].split(|byte| *byte == 0).next().unwrap_or_default();
-            match place(Base::Cwd, name.to_vec(), true) {
-                Ok(at) => Address::Unix(at),
-                // An abstract one, or one that asks the kernel for a name.
-                Err(_) => Address::Other,
-            }
-        }
-        _ => Address::Other,
-    }
 }
 
 /// execve(2).
@@ -558,84 +436,4 @@ pub fn ptrace(call: &Call<'_>) -> Decoded {
 /// process_vm_readv(2), process_vm_writev(2).
 pub fn of_process(call: &Call<'_>) -> Decoded {
     Ok(Act::Trace(call.int(0)))
-}
-
-/// What an argument of a call that is made again is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
-    /// A number.
-    Number,
-    /// A string.
-    Text,
-    /// A string or no string.
-    MaybeText,
-    /// Memory of this size.
-    Memory(usize),
-    /// Memory whose size another argument gives.
-    Sized(usize),
-    /// `struct perf_event_attr`, which holds its own size.
-    PerfEvent,
-    /// `struct timeval` or `struct timespec`.
-    Time,
-    /// `time_t`, for the call that takes a `struct timeval`.
-    Seconds,
-    /// `struct timex`.
-    Timex,
-    /// Nothing of it matters before the kernel has looked at the capability.
-    Null,
-}
-
-/// The largest memory that is copied for a call that is made again: bpf(2)'s and perf_event_open(2)'s are a page at most.
-pub const AGAIN_MAX: usize = 4096;
-
-/// The sizes of `struct timex` (linux/timex.h) and of a 32-bit program's.
-const TIMEX: usize = 208;
-const TIMEX_NARROW: usize = 128;
-
-/// A call as it can be made again.
-pub fn again(call: &Call<'_>, shape: &[Again]) -> Decoded {
-    let memory = |argument: usize, size: usize| {
-        let address = call.arguments[argument];
-        match size {
-            0 => Ok(Value::Number(0)),
-            _ if address == 0 => Ok(Value::Number(0)),
-            // More than the kernel takes, which it says itself.
-            _ if size > AGAIN_MAX => Err(Unread::Form),
-            _ => call.caller.bytes(address, size).map(Value::Memory),
-        }
-    };
-    let longs = |longs: &[i64]| Value::Memory(longs.iter().copied().flat_map(i64::to_ne_bytes).collect());
-    let values: Result<Vec<Value>, Unread> = shape
-        .iter()
-        .enumerate()
-        .map(|(argument, kind)| match *kind {
-            Again::Number => Ok(Value::Number(call.arguments[argument])),
-            Again::Null => Ok(Value::Number(0)),
-            Again::Text => call.text(argument).map(Value::Text),
-            Again::MaybeText if call.arguments[argument] == 0 => Ok(Value::Number(0)),
-            Again::MaybeText => call.text(argument).map(Value::Text),
-            Again::Memory(size) => memory(argument, size),
-            Again::Sized(by) => memory(argument, call.arguments[by] as usize),
-            Again::Time | Again::Seconds | Again::Timex if call.arguments[argument] == 0 => Ok(Value::Number(0)),
-            Again::Time => call.longs(argument).map(|[seconds, fraction]| {
-                let (seconds, fraction) = call.time(seconds, fraction);
-                longs(&[seconds, fraction])
-            }),
-            Again::Seconds => call.longs(argument).map(|[seconds]| longs(&[seconds, 0])),
-            // What is to be changed comes first and in one size, and is all that matters before the capability.
-            Again::Timex if call.structures == Structures::Narrow => {
-                let narrow = call.caller.bytes(call.arguments[argument], TIMEX_NARROW)?;
-                let mut native = vec![0; TIMEX];
-                native[..4].copy_from_slice(&narrow[..4]);
-                Ok(Value::Memory(native))
-            }
-            Again::Timex => memory(argument, TIMEX),
-            Again::PerfEvent => {
-                let head = call.caller.bytes(call.arguments[argument], 8)?;
-                let size = head[4..].try_into().map_or(0, u32::from_ne_bytes) as usize;
-                memory(argument, size.max(64))
-            }
-        })
-        .collect();
-    Ok(Act::Privileged(values?))
 }

@@ -1,6 +1,6 @@
 //! A text for what a call without a path was about, the same for the same thing.
 
-use super::act::Value;
+use super::act::{Place, Value};
 use crate::ledger::escape;
 
 /// From registers.
@@ -23,7 +23,9 @@ pub fn values(call: &str, values: &[Value]) -> String {
     let texts: Vec<String> = values
         .iter()
         .filter_map(|value| match value {
-            Value::Text(text) => Some(escape::escape(text, escape::TEXT_LIMIT)),
+            Value::Text(text) | Value::Path(Place { given: text, .. }) => {
+                Some(escape::escape(text, escape::TEXT_LIMIT))
+            }
             Value::Number(_) | Value::Memory(_) => None,
         })
         .collect();

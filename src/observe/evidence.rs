@@ -73,6 +73,8 @@ pub struct Evidence {
     connects: BTreeSet<SocketAddr>,
     /// Whether the command runs: what is refused before that was tried by the probes.
     recording: bool,
+    /// Whether a report of the proxy's could not be recorded, and so was not answered.
+    unanswered: bool,
     /// Whether the proxy was told to admit nothing new.
     holding: bool,
     /// The counters when recording began.
@@ -93,6 +95,16 @@ impl Evidence {
     /// The observer has been ended, with nobody left whose calls it could answer.
     pub fn observer_is_over(&mut self) {
         self.observer = None;
+    }
+
+    /// The observer has ended before it should: calls that waited for it were refused with ENOSYS, and are on no record.
+    pub fn observer_was_lost(&mut self, cause: &str, ledger: &mut Ledger) -> Result<(), LedgerError> {
+        self.observer = None;
+        if self.recording {
+            let cause = format!("observer: {cause}: what was refused last may be missing");
+            ledger.append(Body::Gap(Gap { axis: None, source: "notifier".into(), lost: 0, cause }))?;
+        }
+        Ok(())
     }
 
     /// The observer, to be waited for.
@@ -195,7 +207,10 @@ impl Evidence {
     /// Whether there may be more.
     fn collect_observer(&mut self, ledger: &mut Ledger) -> Result<bool, EvidenceError> {
         let Some(observer) = &mut self.observer else { return Ok(false) };
-        observer.collect(ledger, self.recording, |note| self.who.note(note))
+        observer.collect(ledger, self.recording, |note| match note {
+            Some(note) => self.who.note(note),
+            None => self.who.missed_notes(),
+        })
     }
 
     /// Whether there may be more.
@@ -206,8 +221,8 @@ impl Evidence {
             return Err(EvidenceError::ProxyGarbled(received.rejected));
         }
         let (none, mut ended) = (received.reports.is_empty(), received.closed);
-        // Whoever asked the proxy was noted before it could.
-        while !none && self.collect_observer(ledger)? {}
+        // Whoever asked the proxy was noted before it could. What has come from the proxy is recorded whatever comes of that.
+        let noted = if none { Ok(()) } else { self.take_notes(ledger) };
         let Some(reports) = &mut self.reports else { return Ok(false) };
         for Reported { id, report, on } in received.reports {
             if !self.recording {
@@ -219,7 +234,9 @@ impl Evidence {
                     Report::Denial(denial) => Body::Denial(Denial { subject: self.who.of_client(on), ..denial }),
                     Report::Infrastructure(failure) => Body::Infrastructure(failure),
                 };
+                self.unanswered = true;
                 let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
+                self.unanswered = false;
                 // Before the answer, which may be what lets the next request come.
                 hold_while_losing(reports, &mut self.holding, ledger)?;
             }
@@ -234,7 +251,13 @@ impl Evidence {
         if ended {
             return Err(EvidenceError::ProxyEnded);
         }
-        Ok(!none)
+        noted.map(|()| !none)
+    }
+
+    /// Takes in all that the observer has told so far.
+    fn take_notes(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
+        while self.collect_observer(ledger)? {}
+        Ok(())
     }
 
     /// Has the proxy report what it has refused and not reported yet, and end. A proxy that has ended before may have
@@ -242,6 +265,8 @@ impl Evidence {
     pub fn collect_last(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         let deadline = Instant::now() + LAST_WORDS;
         let mut outcome = match &self.reports {
+            // A report that could not be recorded is not answered, and the proxy waits for that before it ends.
+            Some(_) if self.unanswered => Err(EvidenceError::ProxyLingers(Duration::ZERO)),
             Some(reports) => reports.ask_to_end().map_err(EvidenceError::from),
             None => return Ok(()),
         };
@@ -261,6 +286,7 @@ impl Evidence {
         match outcome {
             // That it has ended was the reason why the run ends, and is said there.
             Err(EvidenceError::Reports(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            _ if self.unanswered => Ok(()),
             outcome => outcome,
         }
     }
@@ -305,7 +331,7 @@ impl Evidence {
         let mut denials = Vec::new();
         let drained = log.drain_some(AT_ONCE, |logged| denials.push(logged))?;
         // The note of a packet that the log tells of has been on its way since before the packet was.
-        while !denials.is_empty() && self.collect_observer(ledger)? {}
+        let noted = if denials.is_empty() { Ok(()) } else { self.take_notes(ledger) };
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
             if self.recording {
@@ -317,7 +343,7 @@ impl Evidence {
             }
         }
         self.lost += drained.lost;
-        Ok(drained.more)
+        noted.map(|()| drained.more)
     }
 
     /// The firewall's counters cannot be read any more: what its log may have missed is unknown.

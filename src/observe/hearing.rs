@@ -44,12 +44,13 @@ impl Hearing {
         &self.refused
     }
 
-    /// Takes in some of what is there. Returns whether there may be more. Who is about to reach where is given to `note`.
+    /// Takes in some of what is there. Returns whether there may be more. Who is about to reach where is given to `note`, and
+    /// nothing where that may have been lost.
     pub fn collect(
         &mut self,
         ledger: &mut Ledger,
         recording: bool,
-        mut note: impl FnMut(Note),
+        mut note: impl FnMut(Option<Note>),
     ) -> Result<bool, EvidenceError> {
         for _ in 0..AT_ONCE {
             let told = match self.channel.receive_now::<Told>().map_err(ended)? {
@@ -67,10 +68,12 @@ impl Hearing {
                     }
                     self.channel.send(&Heard).map_err(ended)?;
                 }
-                Told::Reaches(reached) => note(reached),
+                Told::Reaches(reached) => note(Some(reached)),
                 // A probe's own call: what it saw is what counts.
                 Told::Lost { .. } if !recording => {}
                 Told::Lost { calls, cause } => {
+                    // It may have been a connect.
+                    note(None);
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
                     let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
                         ledger.append(Body::Gap(gap))?;

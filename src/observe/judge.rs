@@ -3,28 +3,31 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
-use super::act::{Act, Address, Place};
+mod paths;
+
+use super::act::{Act, Address, Base, Place, Value};
 use super::ask::{self, Answer};
 use super::caller::{Caller, Name, Unread};
 use super::calls::{Calls, Found as Known, InNative};
 use super::connectors::Note;
 use super::decode::{Call, again};
-use super::predict::{self, Expected};
+use super::predict;
 use super::socketcall;
 use super::subject;
 use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::rules::Rule;
+use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
 use crate::policy::Axis;
 use crate::sys::notify::Notification;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
 use nix::sys::stat::{Mode, SFlag, fstat};
-use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::Pid;
 use std::ffi::CString;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -62,8 +65,29 @@ pub struct Judge {
     /// Whether callers may be other than the command's own user without capabilities: set-id programs and user namespaces
     /// are not void.
     pub mixed: bool,
+    /// Where connections go that nothing refuses.
+    pub unnoted: Unnoted,
     /// Where the ancestors of a caller end: the stage.
     pub stage: Pid,
+}
+
+/// Loopback, where all of it is the command's to reach, less what the wall refuses there and less the proxy, which wants to
+/// know who asks it.
+#[derive(Debug, Clone, Default)]
+pub struct Unnoted {
+    /// Whether there is any such place.
+    pub loopback: bool,
+    /// Addresses that are noted all the same.
+    pub but_addresses: Vec<IpAddr>,
+    /// Ports that are.
+    pub but_ports: Vec<u16>,
+}
+
+impl Unnoted {
+    fn contains(&self, to: SocketAddr) -> bool {
+        let loopback = self.loopback && to.ip().is_loopback() && !self.but_addresses.contains(&to.ip());
+        loopback && !self.but_ports.contains(&to.port()) && !DNS_PORTS.contains(&to.port())
+    }
 }
 
 impl Judge {
@@ -187,9 +211,10 @@ impl<'a> Looked<'a> {
         let ids = self.judge.ids;
         Ok(match act {
             Act::Plain => Verdict::GoOn,
-            Act::Reach { socket, address } => return self.reach(socket, address),
-            Act::BindPort(port, _) if port == 0 || port >= 1024 => Verdict::GoOn,
-            Act::BindPort(port, address) => match ask::bind_port(&address) {
+            Act::Reach { socket, address: Address::Inet(to) } => return self.reach(socket, to),
+            Act::BindPort { port, .. } if port == 0 || port >= 1024 => Verdict::GoOn,
+            Act::BindPort { socket, .. } if !self.has_socket(socket, false)? => Verdict::GoOn,
+            Act::BindPort { port, address, .. } => match ask::bind_port(&address) {
                 Answer::Refused(errno) => {
                     self.denied(errno, Target::Text(format!("port {port}")), PERMISSION, Some(PORT_CAPABILITY))
                 }
@@ -214,15 +239,55 @@ impl<'a> Looked<'a> {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },
-            Act::Privileged(values) => match ask::again(self.number, &values) {
-                Answer::Refused(errno) => {
-                    let object = super::describe::values(self.watched.call, &values);
-                    self.by_capability(errno, Target::Text(object))
+            Act::Privileged(values) => {
+                if self.number == nix::libc::SYS_open_by_handle_at && !self.names_mount(&values)? {
+                    return Ok(Verdict::GoOn);
                 }
-                _ => Verdict::GoOn,
-            },
+                let mut names = Vec::new();
+                for value in &values {
+                    if let Value::Path(place) = value {
+                        names.push(self.plain_name(place)?);
+                    }
+                }
+                match ask::again(self.number, &values, &names) {
+                    Answer::Refused(errno) => {
+                        let object = super::describe::values(self.watched.call, &values);
+                        self.by_capability(errno, Target::Text(object))
+                    }
+                    _ => Verdict::GoOn,
+                }
+            }
             act => return self.on_paths(&act),
         })
+    }
+
+    /// Whether the first of the values names a mount to open_by_handle_at(2), one of those that need a capability: handles
+    /// of processes and of namespaces are for everyone.
+    fn names_mount(&self, values: &[Value]) -> Result<bool, Unread> {
+        const PID_FS_MAGIC: nix::libc::c_long = 0x5049_4446;
+        let Some(Value::Number(mount)) = values.first() else { return Ok(false) };
+        let mount = *mount as i32;
+        if mount < 0 {
+            return Ok(true);
+        }
+        if !self.caller.has_file(mount)? {
+            return Ok(false);
+        }
+        let held = self.caller.hold(Base::File(mount))?;
+        let of = |found: nix::sys::statfs::Statfs| found.filesystem_type();
+        let kind = nix::sys::statfs::fstatfs(&held).map(of).map_err(|errno| Unread::Failed("fstatfs", errno))?;
+        Ok(kind != nix::sys::statfs::NSFS_MAGIC && kind.0 != PID_FS_MAGIC)
+    }
+
+    /// A name for a place, also where the caller's spelling means itself.
+    fn plain_name(&self, place: &Place) -> Result<Name, Unread> {
+        let name = self.caller.name(place)?;
+        let too_long = name.is_too_long();
+        if !too_long && walk::is_plain(self.caller, place) {
+            return Ok(name);
+        }
+        let found = walk::walk(self.caller, &name).ok().filter(|found| too_long || found.by_self);
+        Ok(found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
     }
 
     fn by_capability(&self, errno: Errno, object: Target) -> Verdict {
@@ -235,122 +300,14 @@ impl<'a> Looked<'a> {
         Verdict::Refuse(errno, Refusal { capability, ..refusal })
     }
 
-    /// An act on one path or two.
-    fn on_paths(&self, act: &Act) -> Result<Verdict, Unread> {
-        let mut names = Vec::new();
-        for place in places(act) {
-            names.push(self.caller.name(place)?);
-        }
-        let mut expected = self.expected(act, &names);
-        let means_self = expected == Expected::Passes
-            && names.iter().any(|name| means_self(&name.text) || !creates(act) && predict::is_missing(name));
-        if expected == Expected::Passes && !means_self {
+    /// Where a connection or a datagram is to go: to the firewall, which wants to know whose it is.
+    fn reach(&self, socket: i32, to: SocketAddr) -> Result<Verdict, Unread> {
+        if self.judge.unnoted.contains(to) {
             return Ok(Verdict::GoOn);
         }
-        // Before a refusal is believed: was it the caller's path or our way to it?
-        if self.caller.find_closed() {
-            names.clear();
-            for place in places(act) {
-                names.push(self.caller.name(place)?);
-            }
-            expected = self.expected(act, &names);
-        }
-        let mut found = Vec::new();
-        for name in &names {
-            found.push(walk::walk(self.caller, name).ok());
-        }
-        let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
-        let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
-        let by_self = found.iter().flatten().any(|found| found.by_self);
-        let hidden = found.iter().flatten().any(|found| found.hidden);
-        if by_self {
-            names = found
-                .into_iter()
-                .zip(names)
-                .map(|(found, name)| found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
-                .collect();
-            expected = self.expected(act, &names);
-        }
-        if expected == Expected::Passes {
-            return Ok(Verdict::GoOn);
-        }
-        // What is done from here on is done with what was read.
-        self.caller.still_waits()?;
-        let answer = self.ask(act, &names)?;
-        Ok(match answer {
-            Answer::Untouched => Verdict::GoOn,
-            Answer::Done(value) => Verdict::Done(value),
-            Answer::Opened(file) => {
-                let Act::Open { flags, .. } = act else { return Ok(Verdict::GoOn) };
-                Verdict::Opened(file, flags & nix::libc::O_CLOEXEC as u64 != 0)
-            }
-            // The caller may see more than this process.
-            Answer::Refused(_) if hidden => Verdict::Unknown(format!(
-                "{}: its caller is not dumpable and names itself {:?}",
-                self.watched.call, targets
-            )),
-            Answer::Refused(errno) => {
-                let object = target(act, &targets, &read_only);
-                let rule = if errno == Errno::EROFS { "read-only" } else { PERMISSION };
-                self.denied(errno, object, rule, None)
-            }
-        })
-    }
-
-    fn expected(&self, act: &Act, names: &[Name]) -> Expected {
-        let ids = self.judge.ids;
-        match (act, names) {
-            (Act::Open { flags, .. }, [name]) => predict::open(name, *flags, ids),
-            (Act::Make(_, made), [name]) => predict::make(name, made),
-            (Act::Link(..), [from, to]) => predict::link(from, to, ids),
-            (Act::Rename(_, _, flags), [from, to]) => predict::rename(from, to, *flags, ids),
-            (Act::Remove(..), [name]) => predict::remove(name, ids),
-            (Act::Change(_, change), [name]) => predict::change(name, change, ids),
-            _ => Expected::Passes,
-        }
-    }
-
-    fn ask(&self, act: &Act, names: &[Name]) -> Result<Answer, Unread> {
-        let tid = self.caller.tid;
-        Ok(match (act, names) {
-            (Act::Open { at, flags, mode, resolve }, [_]) if *resolve != 0 => {
-                let base = self.caller.hold(at.base)?;
-                let given = CString::new(at.given.as_slice()).map_err(|_| Unread::Form)?;
-                ask::open(tid, Some(base.as_fd()), &given, *flags, *mode, *resolve)
-            }
-            (Act::Open { flags, mode, .. }, [name]) => ask::open(tid, None, &name.text, *flags, *mode, 0),
-            (Act::Make(_, made), [name]) => ask::make(tid, name, made),
-            (Act::Link(..), [from, to]) => ask::link(from, to),
-            (Act::Rename(_, _, flags), [from, to]) => ask::rename(from, to, *flags),
-            (Act::Remove(_, directory), [name]) => ask::remove(name, *directory),
-            (Act::Change(_, change), [name]) => ask::change(name, change),
-            _ => Answer::Untouched,
-        })
-    }
-
-    fn reach(&self, socket: i32, address: Address) -> Result<Verdict, Unread> {
-        match address {
-            Address::Other => Ok(Verdict::GoOn),
-            Address::Inet(to) => {
-                let link = readlink(format!("/proc/{}/fd/{socket}", self.caller.tid).as_str()).unwrap_or_default();
-                let inode =
-                    link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-                let subject = self.judge.subject(self.caller.tid);
-                Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
-            }
-            Address::Unix(place) => {
-                let name = self.caller.name(&place)?;
-                match predict::reach(&name) {
-                    Err(errno) if ask::is_refusal(errno) && !self.caller.find_closed() => {
-                        let found = walk::walk(self.caller, &name).ok();
-                        let path = found.as_ref().and_then(walk::Found::path);
-                        let object = target_of(path, false);
-                        Ok(self.denied(errno, object, PERMISSION, None))
-                    }
-                    _ => Ok(Verdict::GoOn),
-                }
-            }
-        }
+        let inode = self.caller.socket(socket)?;
+        let subject = self.judge.subject(self.caller.tid);
+        Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
     }
 
     /// A program whose set-id bits or file capabilities will have no effect: what sudo's own log is to a refused sudo.
@@ -364,10 +321,11 @@ impl<'a> Looked<'a> {
         let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
             || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
             || has_capabilities(&object);
-        if !regular || !gives {
+        // What it may not execute at all has no bits to be without effect.
+        if !regular || !gives || !predict::is_executable(&name) {
             return Ok(Verdict::GoOn);
         }
-        let object = target_of(path_of(object.as_fd()), false);
+        let object = target_of(path_of(object.as_fd()));
         match self.denied(Errno::EPERM, object, self.watched.rule, None) {
             Verdict::Refuse(_, refusal) => Ok(Verdict::GoOnRecorded(Refusal { errno: None, ..refusal })),
             verdict => Ok(verdict),
@@ -385,44 +343,8 @@ fn has_capabilities(object: &OwnedFd) -> bool {
     call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
 }
 
-fn places(act: &Act) -> Vec<&Place> {
-    match act {
-        Act::Open { at, .. } | Act::Make(at, _) | Act::Remove(at, _) | Act::Change(at, _) => vec![at],
-        Act::Link(from, to) | Act::Rename(from, to, _) => vec![from, to],
-        _ => Vec::new(),
-    }
-}
-
-/// Whether the object need not be there.
-fn creates(act: &Act) -> bool {
-    !matches!(act, Act::Change(..))
-}
-
-/// Spellings that mean the process that looks: a look by this one says nothing of the caller's.
-fn means_self(text: &CString) -> bool {
-    let text = text.as_bytes();
-    [&b"/proc/self"[..], b"/proc/thread-self", b"/dev/fd/", b"/dev/std"].iter().any(|prefix| text.starts_with(prefix))
-}
-
-fn is_read_only(found: &walk::Found) -> bool {
-    fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
-}
-
-fn target_of(path: Option<PathBuf>, read_only: bool) -> Target {
+fn target_of(path: Option<PathBuf>) -> Target {
     let Some(path) = path else { return Target::None };
     let path = path.as_os_str().as_bytes().to_vec();
-    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only })
-}
-
-fn target(act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Target {
-    let bytes = |index: usize| paths.get(index).and_then(|p| p.as_ref()).map(|p| p.as_os_str().as_bytes().to_vec());
-    let Some(path) = bytes(0) else { return Target::None };
-    let to = match act {
-        Act::Make(_, super::act::Made::Symlink(target)) => Some(target.clone()),
-        _ => bytes(1),
-    };
-    // Of two, the one on a read-only mount is the one that was refused.
-    let second = !read_only.first().is_some_and(|r| *r) && read_only.get(1).is_some_and(|r| *r);
-    let decisive = if second { bytes(1).unwrap_or_else(|| path.clone()) } else { path.clone() };
-    Target::Path(PathTarget { path, to, decisive, read_only: read_only.iter().any(|r| *r) })
+    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only: false })
 }

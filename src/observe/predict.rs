@@ -44,7 +44,7 @@ fn is(stat: &FileStat, kind: SFlag) -> bool {
 }
 
 /// Errors of a look-up that are refusals; all others are told by the kernel again.
-fn refused(errno: Errno) -> Expected {
+pub fn refused(errno: Errno) -> Expected {
     match errno {
         Errno::EACCES | Errno::EPERM | Errno::EROFS => MayBeRefused,
         _ => Passes,
@@ -168,7 +168,7 @@ pub fn link(from: &Name, to: &Name, ids: Ids) -> Expected {
     match stat(&from.text, from.follow) {
         // proc_sys_fs(5), protected_hardlinks.
         Ok(found) if found.st_uid != ids.uid => MayBeRefused,
-        Ok(_) => make(to, &Made::Socket),
+        Ok(_) => make(to, &Made::Directory(0)),
         Err(errno) => refused(errno),
     }
 }
@@ -193,6 +193,8 @@ pub fn change(name: &Name, change: &Change, ids: Ids) -> Expected {
         Change::Mode(_) | Change::Owner(..) | Change::Times(_) => own(),
         Change::SetXattr(attribute, ..) | Change::RemoveXattr(attribute) => {
             match attribute.split(|byte| *byte == b'.').next() {
+                // Of a sticky directory they are its owner's (xattr(7)).
+                Some(b"user") if is_sticky(&name.text, ids) => MayBeRefused,
                 Some(b"user") => writable(),
                 Some(b"system") => own(),
                 // security.* and trusted.* need capabilities, and what else there is is the file system's own.
@@ -203,12 +205,20 @@ pub fn change(name: &Name, change: &Change, ids: Ids) -> Expected {
     }
 }
 
-/// A connection to a unix socket that has a path: it takes the right to write (unix(7)).
-pub fn reach(name: &Name) -> Result<(), Errno> {
-    access(&name.text, libc::W_OK, true)
+/// Whether a change is one that the kernel makes for nobody: attributes of users are for regular files and directories
+/// (xattr(7)).
+pub fn is_for_none(name: &Name, change: &Change) -> bool {
+    let (Change::SetXattr(attribute, ..) | Change::RemoveXattr(attribute)) = change else { return false };
+    let special = |found: FileStat| !is(&found, SFlag::S_IFREG) && !is(&found, SFlag::S_IFDIR);
+    attribute.starts_with(b"user.") && stat(&name.text, name.follow).is_ok_and(special)
 }
 
-/// Whether a lookup of this name ends nowhere.
-pub fn is_missing(name: &Name) -> bool {
-    matches!(stat(&name.text, name.follow), Err(Errno::ENOENT))
+/// Whether a file may be executed.
+pub fn is_executable(name: &Name) -> bool {
+    access(&name.text, libc::X_OK, name.follow).is_ok()
+}
+
+/// A connection to a unix socket that has a path: it takes the right to write (unix(7)).
+pub fn reach(name: &Name) -> Expected {
+    allowed(access(&name.text, libc::W_OK, true))
 }

@@ -6,11 +6,13 @@
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 use super::calls::Calls;
+pub use super::judge::Unnoted;
 use super::judge::{Judge, Verdict};
 use super::told::{Heard, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
 use crate::confine::{ConfineError, Confinement};
+use crate::mutation;
 use crate::policy::Posture;
 use crate::stage::release_stdio;
 use crate::sys::notify::{self, Notification};
@@ -38,6 +40,8 @@ pub struct ObserverSpec {
     pub calls: Calls,
     /// The command's ids.
     pub ids: Ids,
+    /// Where connections go that nothing refuses.
+    pub unnoted: Unnoted,
 }
 
 /// The observer, seen from the stage.
@@ -86,8 +90,10 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         Ok(may_open) => may_open,
         Err(cause) => return i32::from(told.send(&Told::Failed(cause)).is_err()) + 1,
     };
-    let mixed = spec.confinement.privilege != Posture::Locked;
-    let judge = Judge { calls: spec.calls.clone(), ids: spec.ids, may_open, mixed, stage };
+    // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
+    let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
+    let judge =
+        Judge { calls: spec.calls.clone(), ids: spec.ids, unnoted: spec.unnoted.clone(), may_open, mixed, stage };
     let service = Arc::new(Service { judge, told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
         return 1;
@@ -105,14 +111,17 @@ struct Service {
 }
 
 impl Service {
-    /// Takes listeners until the supervisor or the stage has ended.
+    /// Takes listeners until the stage has ended, and stays until the supervisor has or ends this process: what the stage
+    /// leaves behind when it is killed is refused and recorded until it is ended too.
     fn take_listeners(self: &Arc<Self>, handover: &OwnedFd) -> i32 {
+        let mut stage_lives = true;
         // Those that no thread could be had for, as the caller's limit on processes may leave none.
         let mut own: Vec<Arc<OwnedFd>> = Vec::new();
         loop {
             // Answers from the supervisor are for whoever has asked; here only its end matters.
+            let stages = if stage_lives { handover.as_fd() } else { self.channel.as_fd() };
             let mut fds = vec![
-                PollFd::new(handover.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stages, if stage_lives { PollFlags::POLLIN } else { PollFlags::empty() }),
                 PollFd::new(self.channel.as_fd(), PollFlags::empty()),
             ];
             fds.extend(own.iter().map(|listener| PollFd::new(listener.as_fd(), PollFlags::POLLIN)));
@@ -140,7 +149,7 @@ impl Service {
             }
             match receive_listener(handover.as_fd()).and_then(|l| l.map(|l| self.clone().serve(l)).transpose()) {
                 Ok(Some(unserved)) => own.extend(unserved),
-                Ok(None) => return 0,
+                Ok(None) => stage_lives = false,
                 Err(_) => return 1,
             }
         }

@@ -4,13 +4,13 @@
 //! Links that mean the process that looks (/proc/self, /proc/thread-self) are taken to mean the caller. No verdict comes
 //! from here: what is asked of the kernel is asked by the caller's own spelling, save where that means another process.
 
-use super::act::Base;
-use super::caller::{Caller, Name};
+use super::act::{Base, Place};
+use super::caller::{Caller, Name, Unread};
 use super::threads;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat, readlink};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlink};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::Pid;
 use std::collections::VecDeque;
@@ -76,6 +76,41 @@ fn is_proc(directory: BorrowedFd<'_>) -> bool {
     fstatfs(directory).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
 }
 
+/// Whether a place means to this process what it means to the caller: nothing on the way to it is one of the links of
+/// /proc that jump. Where the way ends nowhere, it may have been one that is not there for this process.
+pub fn is_plain(caller: &Caller, place: &Place) -> bool {
+    if place.given.is_empty() {
+        return true;
+    }
+    let held = match place.base {
+        Base::Root => None,
+        base => match caller.hold(base) {
+            Ok(held) => Some(held),
+            // There is no such descriptor, or no such caller: the kernel says so.
+            Err(unread) => return matches!(unread, Unread::Form | Unread::Gone),
+        },
+    };
+    let look = |path: &[u8], follow: bool| {
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let flags = if follow { flags } else { flags | OFlag::O_NOFOLLOW };
+        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        openat2(held.as_ref().map_or(nix::fcntl::AT_FDCWD, AsFd::as_fd), path, how)
+    };
+    // A last component that is not followed leads nowhere else.
+    if let Some((parent, _)) = split(&place.given).filter(|_| !place.follow) {
+        return look(parent, true).is_ok();
+    }
+    match look(&place.given, place.follow) {
+        Ok(_) => true,
+        Err(Errno::ENOENT) => {
+            let Some((parent, last)) = split(&place.given) else { return false };
+            let dangles = |parent: &OwnedFd| fstatat(parent, last, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
+            look(parent, true).is_ok_and(|parent| !(is_proc(parent.as_fd()) || place.follow && dangles(&parent)))
+        }
+        Err(_) => false,
+    }
+}
+
 /// Walks a name of a caller's. What cannot be reached is told as far as it was.
 pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
     let text = name.text.as_bytes();
@@ -117,7 +152,7 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
             Err(_) => return Ok(ended(at, &component, &left, by_self)),
         };
         let Ok(stat) = fstat(&found) else { return Ok(ended(at, &component, &left, by_self)) };
-        if is(&stat, SFlag::S_IFLNK) && !(last && !name.follow) {
+        if (name.follow || !last) && is(&stat, SFlag::S_IFLNK) {
             links += 1;
             if links > MAX_LINKS {
                 return Err(Errno::ELOOP);
@@ -221,6 +256,31 @@ pub fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     // The slash stays, so that the parent is a directory or nothing.
     Some((if start == 0 { b"." } else { &text[..start] }, last))
+}
+
+/// A name of ours for an object that is held.
+pub fn name_of(object: OwnedFd) -> Result<Name, Unread> {
+    let text = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd())).map_err(|_| Unread::Form)?;
+    Ok(Name { text, follow: true, held: Some(object) })
+}
+
+/// [`pin`] with `RESOLVE_*` of openat2(2).
+pub fn pin_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u64) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let flags = if follow { flags } else { flags | OFlag::O_NOFOLLOW };
+    openat2(base, path, OpenHow::new().flags(flags).resolve(ResolveFlag::from_bits_retain(resolve)))
+}
+
+/// What [`pin_within`] pins, or its directory and the name that is not there.
+pub fn found_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u64) -> Option<Found> {
+    match pin_within(base, path, follow, resolve) {
+        Ok(at) => Some(Found { at, rest: Vec::new(), by_self: false, hidden: false }),
+        Err(_) => {
+            let (parent, last) = split(path)?;
+            let at = pin_within(base, parent, true, resolve).ok()?;
+            Some(Found { at, rest: last.to_vec(), by_self: false, hidden: false })
+        }
+    }
 }
 
 /// `O_PATH` opens fail alike for all: only search permission matters.

@@ -157,12 +157,17 @@ static void pointers(void) {
                                  SYS_execve, SYS_setxattr, SYS_removexattr, SYS_swapon, SYS_chroot, SYS_acct};
     for (unsigned i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
         uint64_t to = nowhere[i];
-        for (unsigned c = 0; c < sizeof calls / sizeof *calls; c++)
-            say_number("call", calls[c], i, syscall(calls[c], to, calls[c] == SYS_open ? (uint64_t)O_WRONLY : to, to, 0, 0));
+        for (unsigned c = 0; c < sizeof calls / sizeof *calls; c++) {
+            /* Where an address would be a number, it is the same number each time. */
+            uint64_t second = calls[c] == SYS_open ? (uint64_t)O_WRONLY : calls[c] == SYS_mknod ? (uint64_t)S_IFREG : to;
+            say_number("call", calls[c], i, syscall(calls[c], to, second, to, 0, 0));
+        }
         static const long at[] = {SYS_openat, SYS_mkdirat, SYS_unlinkat, SYS_fchmodat, SYS_fchownat, SYS_mknodat, SYS_openat2,
                                   SYS_execveat, SYS_utimensat, SYS_linkat, SYS_renameat2, SYS_symlinkat, 452, 463, 469};
-        for (unsigned c = 0; c < sizeof at / sizeof *at; c++)
-            say_number("at", at[c], i, syscall(at[c], AT_FDCWD, to, at[c] == SYS_openat ? (uint64_t)O_WRONLY : to, 24, 0, 0));
+        for (unsigned c = 0; c < sizeof at / sizeof *at; c++) {
+            uint64_t third = at[c] == SYS_openat ? (uint64_t)O_WRONLY : at[c] == SYS_mknodat ? (uint64_t)S_IFREG : to;
+            say_number("at", at[c], i, syscall(at[c], AT_FDCWD, to, third, 24, 0, 0));
+        }
         int fd = socket(AF_INET, SOCK_DGRAM, 0);
         for (socklen_t length = 0; length < 300; length += 37) {
             say_number("connect", length, i, connect(fd, (void *)(uintptr_t)to, length));

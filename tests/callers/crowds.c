@@ -1,6 +1,7 @@
 /* Many callers at once, and callers that have little left of what the kernel gives: each prints lines `WHAT NUMBER`. Static, so
    that it runs in an image that holds nothing else. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -179,12 +181,90 @@ static void hammer(int each) {
         printf("%s %ld\n", names[i], (long)had[i]);
 }
 
+/* `acts TREE ADDRESS PORT [SECONDS]`: what is refused, over and over, by a process, a thread, and a child that minds no
+   signal. Each outcome that has not been seen before is printed, and at the end how long the slowest act took. */
+static const char *tree;
+static struct sockaddr_in outside;
+static atomic_uchar seen[4][256];
+static double until, worst;
+
+static void saw(int act, long returned) {
+    static const char *names[] = {"mkdir", "open", "connect", "allowed"};
+    int number = returned < 0 ? errno & 255 : 0;
+    if (!seen[act][number]) {
+        char line[64];
+        seen[act][number] = 1;
+        int length = snprintf(line, sizeof line, "%s %s\n", names[act], number ? strerrorname_np(number) : "ok");
+        write(1, line, length);
+    }
+}
+
+static void *acts_thread(void *unused) {
+    char name[256], own[64];
+    snprintf(own, sizeof own, "/tmp/acts-%ld", syscall(SYS_gettid));
+    for (long i = 0; !until || now() < until; i++) {
+        double since = now();
+        snprintf(name, sizeof name, "%s/%ld-%ld", tree, syscall(SYS_gettid), i % 16);
+        saw(0, mkdir(name, 0777));
+        snprintf(name, sizeof name, "%s/file", tree);
+        int fd = open(name, O_WRONLY | O_TRUNC);
+        saw(1, fd), close(fd);
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+        saw(2, connect(fd, (struct sockaddr *)&outside, sizeof outside));
+        close(fd);
+        saw(3, mkdir(own, 0700)), rmdir(own);
+        worst = now() - since > worst ? now() - since : worst;
+    }
+    return unused;
+}
+
+static void acts(const char *of, const char *address, int port, int seconds) {
+    pthread_t thread;
+    tree = of;
+    until = seconds ? now() + seconds : 0;
+    outside = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    inet_pton(AF_INET, address, &outside.sin_addr);
+    write(1, "acts\n", 5);
+    if (!fork()) {
+        signal(SIGTERM, SIG_IGN), signal(SIGHUP, SIG_IGN), setsid();
+        acts_thread(0);
+        _exit(0);
+    }
+    pthread_create(&thread, 0, acts_thread, 0);
+    acts_thread(0);
+    pthread_join(thread, 0);
+    while (wait(0) > 0)
+        ;
+    printf("worst-ms %.0f\n", worst * 1e3);
+}
+
+/* `distinct TREE COUNT`: so many refused acts, each on another object, and how long they took. */
+static void distinct(const char *of, int count) {
+    char name[256];
+    double since = now();
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "%s/distinct-%d", of, i);
+        saw(0, mkdir(name, 0777));
+    }
+    printf("distinct-ms %.0f\n", (now() - since) * 1e3);
+}
+
+/* `unknown`: an act whose outcome the observer cannot know, for nobody but this process sees what it is about. */
+static void unknown(void) {
+    prctl(PR_SET_DUMPABLE, 0);
+    int fd = open("/proc/self/fdinfo/0", O_WRONLY);
+    saw(1, fd);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     int one = argc > 2 ? atoi(argv[2]) : 0;
     if (!strcmp(what, "full")) full(one);
     else if (!strcmp(what, "crowd")) crowd();
     else if (!strcmp(what, "hammer")) hammer(one);
+    else if (!strcmp(what, "acts") && argc > 4) acts(argv[2], argv[3], atoi(argv[4]), argc > 5 ? atoi(argv[5]) : 0);
+    else if (!strcmp(what, "distinct") && argc > 3) distinct(argv[2], atoi(argv[3]));
+    else if (!strcmp(what, "unknown")) unknown();
     else if (strcmp(what, "nothing")) return 2;
     return 0;
 }

@@ -82,6 +82,11 @@ impl Run {
         found.expect("it was found")
     }
 
+    /// The record so far.
+    pub fn ledger_of(&self, fence: &Fence) -> String {
+        String::from_utf8_lossy(&fence.world.read(&self.ledger).unwrap_or_default()).into_owned()
+    }
+
     /// Waits for the end of ringfence itself; what is left may still hold the output.
     pub fn status(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;

@@ -85,7 +85,7 @@ pub(super) const EARLY: i32 = -190;
 pub(super) const LATE: i32 = 300;
 
 /// Names (53), names over TLS (853), multicast names (5353) and link-local names (5355).
-pub(super) const DNS_PORTS: [u16; 4] = [53, 853, 5353, 5355];
+pub(crate) const DNS_PORTS: [u16; 4] = [53, 853, 5353, 5355];
 /// Docker's resolver and systemd's two: there whether resolv.conf names them or not.
 const FORWARDERS: [IpAddr; 3] = [
     IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)),

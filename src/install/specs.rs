@@ -1,0 +1,76 @@
+//! What the parts of a run are told, made from its plan.
+
+use super::InstallError;
+use super::account::Identity;
+use super::firewall::{self, WallSpec};
+use crate::confine::{Confinement, seccomp};
+use crate::mutation;
+use crate::observe::calls::Calls;
+use crate::observe::process::Unnoted;
+use crate::observe::watched::Ids;
+use crate::plan::{Plan, WallPlan};
+use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddrV4};
+
+pub(super) fn ids(identity: &Identity) -> Ids {
+    Ids { uid: identity.uid.as_raw(), gid: identity.gid.as_raw() }
+}
+
+pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
+    let Some(wall) = &plan.wall else { return Unnoted { loopback: true, ..Unnoted::default() } };
+    let proxy = proxy.map(|address| IpAddr::V4(*address.ip()));
+    Unnoted {
+        loopback: wall.loopback == firewall::Loopback::All,
+        but_addresses: wall.resolvers.iter().copied().chain(proxy).collect(),
+        but_ports: wall.control_plane_ports.clone(),
+    }
+}
+
+/// How the command is confined, and which of its calls are looked at.
+pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
+    let postures = plan.policy.postures();
+    let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, ids);
+    let calls = Calls::new(postures.privilege, postures.network, own, &plan.policy.privilege.abi);
+    let confinement = Confinement {
+        privilege: postures.privilege,
+        identity: plan.identity.clone(),
+        filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
+        notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
+        scopes: plan.scopes,
+        audited: plan.audited,
+    };
+    Ok((confinement, calls))
+}
+
+pub(super) fn wall_spec(
+    run: &str,
+    uid: u32,
+    proxy: Option<SocketAddrV4>,
+    plan: &WallPlan,
+    nflog_group: u16,
+) -> WallSpec {
+    let private = |rule: &str| rule == RULE_PRIVATE;
+    let v4 = denied_v4().iter().filter(|(_, rule)| private(rule)).map(|(net, _)| IpNet::V4(*net));
+    let v6 = denied_v6().iter().filter(|(_, rule)| private(rule)).map(|(net, _)| IpNet::V6(*net));
+    WallSpec {
+        run: run.to_owned(),
+        uid,
+        proxy,
+        egress: plan.egress,
+        loopback: match &plan.loopback {
+            firewall::Loopback::All if mutation::left_out("loopback") => firewall::Loopback::ProxyOnly,
+            _ if mutation::left_out("loopback") => firewall::Loopback::All,
+            asked => asked.clone(),
+        },
+        resolvers: plan.resolvers.clone(),
+        control_plane_ports: if mutation::left_out("control-plane") {
+            Vec::new()
+        } else {
+            plan.control_plane_ports.clone()
+        },
+        nflog_group,
+        metadata: METADATA.iter().map(|address| IpNet::from(*address)).collect(),
+        private: v4.chain(v6).collect(),
+    }
+}

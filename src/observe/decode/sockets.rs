@@ -1,0 +1,66 @@
+//! Calls on sockets that have an address.
+
+use super::{ADDRESS_MAX, Call, Decoded, place};
+use crate::observe::act::{Act, Address, Base, Made, Place};
+use nix::libc;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// bind(2).
+pub fn bind(call: &Call<'_>) -> Decoded {
+    let bytes = call.address(1, 2)?;
+    Ok(match address(&bytes) {
+        Address::Unix(at) => Act::Make(Place { follow: false, ..at }, Made::Socket(call.int(0))),
+        Address::Inet(to) => Act::BindPort { socket: call.int(0), port: to.port(), address: bytes },
+        Address::Other => Act::Plain,
+    })
+}
+
+/// connect(2).
+pub fn connect(call: &Call<'_>) -> Decoded {
+    Ok(Act::Reach { socket: call.int(0), address: address(&call.address(1, 2)?) })
+}
+
+/// sendto(2) with an address.
+pub fn sendto(call: &Call<'_>) -> Decoded {
+    if call.arguments[4] == 0 {
+        return Ok(Act::Plain);
+    }
+    Ok(Act::Reach { socket: call.int(0), address: address(&call.address(4, 5)?) })
+}
+
+/// sendmsg(2) with MSG_FASTOPEN, which connects: the first two fields of `struct msghdr` are the address and its length.
+pub fn sendmsg(call: &Call<'_>) -> Decoded {
+    let head = call.caller.bytes(call.arguments[1], 12)?;
+    let (name, length) = head.split_at(8);
+    let length = length.try_into().map_or(0, u32::from_ne_bytes) as usize;
+    let name = name.try_into().map_or(0, u64::from_ne_bytes);
+    if name == 0 || !(2..=ADDRESS_MAX).contains(&length) {
+        return Ok(Act::Plain);
+    }
+    Ok(Act::Reach { socket: call.int(0), address: address(&call.caller.bytes(name, length)?) })
+}
+
+/// A socket address as the kernel reads it (ip(7), ipv6(7), unix(7)).
+pub fn address(bytes: &[u8]) -> Address {
+    let port = || bytes.get(2..4).map_or(0, |p| u16::from_be_bytes([p[0], p[1]]));
+    let family = bytes.first_chunk().map_or(0, |family| i32::from(u16::from_ne_bytes(*family)));
+    match family {
+        libc::AF_INET => match bytes.get(4..8) {
+            Some(&[a, b, c, d]) => Address::Inet(SocketAddr::new(Ipv4Addr::new(a, b, c, d).into(), port())),
+            _ => Address::Other,
+        },
+        libc::AF_INET6 => match bytes.get(8..24).and_then(|ip| <[u8; 16]>::try_from(ip).ok()) {
+            Some(ip) => Address::Inet(SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port())),
+            None => Address::Other,
+        },
+        libc::AF_UNIX => {
+            let name = bytes[2..].split(|byte| *byte == 0).next().unwrap_or_default();
+            match place(Base::Cwd, name.to_vec(), true) {
+                Ok(at) => Address::Unix(at),
+                // An abstract one, or one that asks the kernel for a name.
+                Err(_) => Address::Other,
+            }
+        }
+        _ => Address::Other,
+    }
+}
