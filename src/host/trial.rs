@@ -2,7 +2,7 @@
 //! with it.
 
 use super::{HostError, failed};
-use crate::confine::landlock;
+use crate::confine::{ConfineError, landlock};
 use crate::install::mounts;
 use crate::observe::landlock_audit::{AuditError, Reader, await_domain_of};
 use crate::sys::{self, Fork, MountAttr};
@@ -71,11 +71,15 @@ fn try_scopes() -> u8 {
     if nix::sys::prctl::set_no_new_privs().is_err() {
         return NONE;
     }
-    // On a kernel that lacks the second form nothing is in force after it has failed.
-    match landlock::restrict_scopes(true) {
-        Ok(()) => AUDITED,
-        Err(_) if landlock::restrict_scopes(false).is_ok() => SILENT,
-        Err(_) => NONE,
+    // One that says that it holds and does not is none to go without: it stops the confinement.
+    let offered = |audited| matches!(landlock::restrict_scopes(audited), Ok(()) | Err(ConfineError::ReadBack { .. }));
+    // On a kernel that lacks the first form nothing is in force after it has failed.
+    if offered(true) {
+        AUDITED
+    } else if offered(false) {
+        SILENT
+    } else {
+        NONE
     }
 }
 
