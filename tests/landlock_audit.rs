@@ -30,7 +30,7 @@ fn hold_the_switch() {
 
 /// What the command does: acts, one a line, for as long as it is given any.
 const ACTS: &str = r#"
-import errno, os, signal, socket, sys
+import ctypes, errno, os, signal, socket, struct, sys
 def connect(name):
     s = socket.socket(socket.AF_UNIX); s.connect("\0" + name); s.close()
 def own(name):
@@ -49,7 +49,12 @@ def flood(name, tries):
         except PermissionError: refused += 1
         s.close()
     assert refused == int(tries), refused
-acts = {"connect": connect, "own": own, "child": child, "flood": flood, "kill": lambda pid: os.kill(int(pid), 0)}
+def nest():
+    libc = ctypes.CDLL(None, use_errno=True)
+    scopes = struct.pack("QQQ", 0, 0, 3)
+    ruleset = libc.syscall(444, scopes, len(scopes), 0)
+    assert ruleset >= 0 and libc.syscall(446, ruleset, 2) == 0, ctypes.get_errno()
+acts = {"nest": nest, "connect": connect, "own": own, "child": child, "flood": flood, "kill": lambda pid: os.kill(int(pid), 0)}
 print("pid", os.getpid(), flush=True)
 for line in sys.stdin:
     act, *words = line.rstrip("\n").split("|")
@@ -195,6 +200,9 @@ fn a_foreign_domain_that_is_refused_at_the_same_time_is_not_ours() {
         });
         begun.recv().expect("the foreign domain is refused");
         let said: Vec<String> = (0..5).map(|_| sandbox.act(&format!("connect|{NAME}"))).collect();
+        // What it forbids itself, in a domain that the same process makes, is not refused by ringfence.
+        assert_eq!(sandbox.act("nest"), "done");
+        assert_eq!(sandbox.act(&format!("connect|{NAME}")), "EPERM");
         let ended = sandbox.end(&fence);
         over.store(true, Ordering::SeqCst);
         assert_eq!(said, ["EPERM"; 5]);
@@ -273,4 +281,20 @@ fn audit_that_is_switched_off_and_on_again_is_a_gap_of_what_was_refused_meanwhil
         gaps(&ended).iter().map(|gap| (gap.source.as_str(), gap.lost)).collect::<Vec<_>>(),
         [("landlock-audit", 3)]
     );
+}
+
+#[test]
+fn the_first_and_the_last_thing_that_a_command_does_is_on_record() {
+    let _on = Switch::turn(true, AMPLE);
+    let fence = Fence::new();
+    listen(&fence);
+    let script = format!(
+        r#"exec python3 -c 'import os, socket; os._exit(socket.socket(socket.AF_UNIX).connect_ex("\0{NAME}"))'"#
+    );
+    for _ in 0..10 {
+        let ended = fence.run(&["--policy", "nist-high"], &script);
+        assert_eq!(ended.said.code, Some(libc::EPERM), "{ended}");
+        assert_eq!(of_landlock(&ended).len(), 1, "{ended}");
+        assert!(ended.seal().complete, "{ended}");
+    }
 }
