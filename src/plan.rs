@@ -367,6 +367,9 @@ fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
             "refused reads, searches and executions of files: the kernel refuses them by mode and nothing sees them",
             "privileged requests within ioctl(2), prctl(2), setsockopt(2), shmctl(2) and netlink messages, and refused \
              priorities, resource limits and signals",
+            "what a call does whose path, address or descriptor another thread changes while it is looked at: the kernel \
+             refuses by what it then finds",
+            "messages of sendmsg(2) to unix sockets",
         ]);
     }
     match privilege {

@@ -216,11 +216,12 @@ pub fn link(call: &Call<'_>) -> Decoded {
 pub fn linkat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[4], libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW as u64 != 0;
+    let from = call.path_at(0, 1, follow, asks_for_base(flags))?;
     // Of an empty path the kernel asks for a capability or the very credentials of the opener, and says ENOENT.
-    if asks_for_base(flags) {
+    if from.given.is_empty() {
         return Ok(Act::Plain);
     }
-    Ok(Act::Link(call.path_at(0, 1, follow, false)?, call.path_at(2, 3, false, false)?))
+    Ok(Act::Link(from, call.path_at(2, 3, false, false)?))
 }
 
 /// rename(2).
