@@ -223,6 +223,28 @@ fn a_crowd_of_callers_is_answered_whatever_becomes_of_each() {
 }
 
 #[test]
+fn what_it_uses_up_it_has_used_up_for_itself() {
+    let fence = fence();
+    let ended = fence.run(&FLAGS, "crowds starve");
+    let expected = [
+        ("full", "EMFILE"),
+        ("full-refused", "EROFS"),
+        ("full-allowed", "ok"),
+        ("burnt", "EROFS"),
+        ("fork", "EAGAIN"),
+        ("alone-refused", "EROFS"),
+        ("alone-allowed", "ok"),
+    ];
+    let found = outcomes(&ended.said.out);
+    for (what, outcome) in expected {
+        assert_eq!(found.get(what), Some(&outcome), "{what}: {ended}");
+    }
+    assert!(number(&ended.said.out, "burnt-ms") < 20_000, "{ended}");
+    assert_eq!(ended.denials().iter().map(|denial| denial.count).sum::<u64>(), 23, "{ended}");
+    assert_whole(&ended);
+}
+
+#[test]
 fn no_number_of_tries_gives_it_a_socket_or_a_mount() {
     let fence = fence();
     let live = fence.as_root("crowds hammer 64");

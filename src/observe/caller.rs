@@ -272,6 +272,7 @@ pub fn asks_for_base(flags: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// Memory that is mapped below `end` only.
     fn memory(text: &'static [u8], end: u64) -> impl FnMut(u64, &mut [u8]) -> Result<usize, Unread> {
@@ -309,5 +310,27 @@ mod tests {
             Ok(buffer.len())
         };
         assert_eq!(string(u64::MAX - 3, PATH_MAX, all), Err(Unread::Form));
+    }
+
+    proptest! {
+        /// As the kernel reads it (strncpy_from_user): what comes before the first NUL, if that comes in time and all before
+        /// it is mapped.
+        #[test]
+        fn a_string_is_what_comes_before_its_nul(
+            bytes in prop::collection::vec(prop_oneof![30 => 1u8..=255, 1 => Just(0u8)], 1..9000),
+            start in 0u64..5000,
+            limit in 1usize..5000,
+        ) {
+            let read = |at: u64, buffer: &mut [u8]| {
+                assert!(at / PAGE == (at + buffer.len() as u64 - 1) / PAGE, "no piece crosses the end of a page");
+                let from = (at - start) as usize;
+                let length = buffer.len().min(bytes.len().saturating_sub(from));
+                buffer[..length].copy_from_slice(&bytes[from..][..length]);
+                if length == 0 { Err(Unread::Form) } else { Ok(length) }
+            };
+            let end = bytes.iter().take(limit).position(|byte| *byte == 0);
+            let expected = end.map(|end| bytes[..end].to_vec()).ok_or(Unread::Form);
+            prop_assert_eq!(string(start, limit, read), expected);
+        }
     }
 }

@@ -8,6 +8,7 @@ use super::told::{PathTarget, Refusal, Target};
 use crate::ledger::escape;
 use crate::ledger::record::{Denial, Mechanism, Object};
 use crate::policy::Axis;
+use crate::procfs;
 use crate::sys::call::attributes;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
@@ -126,6 +127,9 @@ fn of_path(refusal: &Refusal, target: &PathTarget) -> Option<Axis> {
     if outside.whole && takes_nothing(&outside) || is_bound(path) {
         return None;
     }
+    if target.makes && outside.whole && is_protected(path, &outside.stat) {
+        return None;
+    }
     Some(Axis::Privilege)
 }
 
@@ -140,6 +144,28 @@ fn takes_nothing(outside: &Outside) -> bool {
     kernels && is(&outside.stat, SFlag::S_IFREG) && outside.stat.st_mode & ANY_WRITE == 0
 }
 
+/// Whether the kernel keeps everyone but its owner from opening a file with `O_CREAT` where it lies (proc_sys_fs(5),
+/// `protected_regular` and `protected_fifos`), this process too.
+fn is_protected(path: &Path, file: &FileStat) -> bool {
+    let kind = match () {
+        () if is(file, SFlag::S_IFREG) => "regular",
+        () if is(file, SFlag::S_IFIFO) => "fifos",
+        () => return false,
+    };
+    let level = procfs::read(&format!("/proc/sys/fs/protected_{kind}")).unwrap_or_default();
+    let (Ok(level), Some(Ok(directory))) = (level.trim().parse(), path.parent().map(nix::sys::stat::lstat)) else {
+        return false;
+    };
+    protects(level, &directory, file.st_uid, nix::unistd::geteuid().as_raw())
+}
+
+/// What such a level keeps from a process of `uid`.
+fn protects(level: u32, directory: &FileStat, owner: u32, uid: u32) -> bool {
+    let has = |bits: u32| directory.st_mode & bits == bits;
+    let everyones = has(0o1002) || level > 1 && has(0o1020);
+    level > 0 && everyones && owner != directory.st_uid && owner != uid
+}
+
 /// Whether an object or its directory is immutable or only grows (ioctl_iflags(2)).
 fn is_bound(path: &Path) -> bool {
     const BOUND: u64 = (libc::STATX_ATTR_IMMUTABLE | libc::STATX_ATTR_APPEND) as u64;
@@ -147,4 +173,26 @@ fn is_bound(path: &Path) -> bool {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         attributes(&name).is_ok_and(|found| found & BOUND != 0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sticky_directory_keeps_files_of_others_from_root_as_well() {
+        let directory = |mode: u32, owner: u32| {
+            let mut found = nix::sys::stat::stat("/").unwrap();
+            (found.st_mode, found.st_uid) = (SFlag::S_IFDIR.bits() | mode, owner);
+            found
+        };
+        let tmp = directory(0o1777, 0);
+        assert!(protects(1, &tmp, 5, 0) && protects(2, &tmp, 5, 0));
+        assert!(!protects(0, &tmp, 5, 0), "it is switched off");
+        assert!(!protects(2, &tmp, 0, 7), "the directory's owner's");
+        assert!(!protects(2, &tmp, 5, 5), "one's own");
+        let groups = directory(0o1770, 0);
+        assert_eq!([1, 2].map(|level| protects(level, &groups, 5, 0)), [false, true]);
+        assert!(!protects(2, &directory(0o777, 0), 5, 0), "not sticky");
+    }
 }

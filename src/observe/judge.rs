@@ -346,5 +346,5 @@ fn has_capabilities(object: &OwnedFd) -> bool {
 fn target_of(path: Option<PathBuf>) -> Target {
     let Some(path) = path else { return Target::None };
     let path = path.as_os_str().as_bytes().to_vec();
-    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only: false })
+    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only: false, makes: false })
 }

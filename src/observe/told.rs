@@ -73,4 +73,6 @@ pub struct PathTarget {
     pub decisive: Vec<u8>,
     /// Whether the mount that holds it is read-only in the sandbox.
     pub read_only: bool,
+    /// Whether the call would have made a file that is not there (open(2), `O_CREAT`).
+    pub makes: bool,
 }

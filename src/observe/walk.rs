@@ -295,6 +295,7 @@ const _: () = assert!(libc::O_PATH != 0);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_name_splits_into_its_parent_and_its_last_component() {
@@ -305,6 +306,22 @@ mod tests {
         assert_eq!(split(b"x"), pair(b".", b"x"));
         for none in [&b"/"[..], b"", b"/usr/..", b".", b"a/./"] {
             assert_eq!(split(none), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_its_parent_and_its_last_component(text in "[a./]{0,12}") {
+            let trimmed = text.trim_end_matches('/');
+            match split(text.as_bytes()) {
+                None => prop_assert!(trimmed.is_empty() || trimmed.rsplit('/').next().is_some_and(|l| [".", ".."].contains(&l))),
+                Some((parent, last)) => {
+                    prop_assert!(!last.contains(&b'/') && !last.is_empty() && ![&b"."[..], b".."].contains(&last));
+                    let joined = if trimmed.contains('/') { [parent, last].concat() } else { last.to_vec() };
+                    prop_assert_eq!(joined, trimmed.as_bytes());
+                    prop_assert!(parent == b"." || parent.ends_with(b"/"));
+                }
+            }
         }
     }
 }

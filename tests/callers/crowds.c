@@ -147,6 +147,34 @@ static void crowd(void) {
     unlink("/tmp/fifo"), unlink("/tmp/hammered");
 }
 
+/* `starve`: with nothing left of descriptors, processes and processor time, one's own acts are answered all the same. */
+static void starve(void) {
+    int highest = 0, fd;
+    while ((fd = dup(0)) >= 0)
+        highest = fd;
+    printf("full %s\n", errno == EMFILE ? "EMFILE" : "others");
+    say("full-refused", mkdir("/usr/starve", 0700));
+    say("full-allowed", mkdir("/tmp/starve", 0700)), rmdir("/tmp/starve");
+    for (; highest > 2; highest--)
+        close(highest);
+    pid_t burners[40];
+    for (int i = 0; i < 40; i++)
+        if (!(burners[i] = fork()))
+            for (;;)
+                ;
+    double since = now();
+    for (int i = 0; i < 20; i++)
+        mkdir("/usr/starve", 0700);
+    say("burnt", mkdir("/usr/starve", 0700));
+    printf("burnt-ms %.0f\n", (now() - since) * 1e3);
+    for (int i = 0; i < 40; i++)
+        kill(burners[i], SIGKILL), waitpid(burners[i], 0, 0);
+    setrlimit(RLIMIT_NPROC, &(struct rlimit){1, 1});
+    say("fork", fork());
+    say("alone-refused", mkdir("/usr/starve", 0700));
+    say("alone-allowed", mkdir("/tmp/starve", 0700)), rmdir("/tmp/starve");
+}
+
 /* `hammer TRIES`: what no number of tries may give. */
 static int tries;
 static void *hammer_thread(void *had) {
@@ -261,6 +289,7 @@ int main(int argc, char **argv) {
     int one = argc > 2 ? atoi(argv[2]) : 0;
     if (!strcmp(what, "full")) full(one);
     else if (!strcmp(what, "crowd")) crowd();
+    else if (!strcmp(what, "starve")) starve();
     else if (!strcmp(what, "hammer")) hammer(one);
     else if (!strcmp(what, "acts") && argc > 4) acts(argv[2], argv[3], atoi(argv[4]), argc > 5 ? atoi(argv[5]) : 0);
     else if (!strcmp(what, "distinct") && argc > 3) distinct(argv[2], atoi(argv[3]));

@@ -64,3 +64,38 @@ pub fn address(bytes: &[u8]) -> Address {
         _ => Address::Other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_some_address(family in prop::sample::select(vec![0u16, 1, 2, 10, 16, 40]), rest in prop::collection::vec(any::<u8>(), 0..126)) {
+            let bytes = [&family.to_ne_bytes()[..], &rest].concat();
+            match address(&bytes) {
+                Address::Inet(to) => {
+                    prop_assert_eq!(to.port().to_be_bytes(), [rest[0], rest[1]]);
+                    prop_assert!(family == 2 && to.is_ipv4() || family == 10);
+                }
+                Address::Unix(at) => {
+                    prop_assert!(family == 1 && rest.starts_with(&at.given) && !at.given.is_empty() && !at.given.contains(&0));
+                    prop_assert_eq!(at.base == Base::Root, at.given.starts_with(b"/"));
+                }
+                Address::Other => prop_assert!(family != 2 || rest.len() < 6),
+            }
+        }
+
+        #[test]
+        fn an_address_is_read_as_the_standard_library_writes_it(ip: std::net::IpAddr, port: u16) {
+            let bytes = match ip {
+                std::net::IpAddr::V4(ip) => [&2u16.to_ne_bytes()[..], &port.to_be_bytes(), &ip.octets(), &[0; 8]].concat(),
+                std::net::IpAddr::V6(ip) => {
+                    [&10u16.to_ne_bytes()[..], &port.to_be_bytes(), &[0; 4], &ip.octets(), &[0; 4]].concat()
+                }
+            };
+            prop_assert_eq!(address(&bytes), Address::Inet(SocketAddr::new(ip.to_canonical(), port)));
+        }
+    }
+}

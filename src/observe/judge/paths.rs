@@ -210,5 +210,6 @@ fn target(act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Target {
     // Of two, the one on a read-only mount is the one that was refused.
     let second = !read_only.first().is_some_and(|r| *r) && read_only.get(1).is_some_and(|r| *r);
     let decisive = if second { bytes(1).unwrap_or_else(|| path.clone()) } else { path.clone() };
-    Target::Path(PathTarget { path, to, decisive, read_only: read_only.iter().any(|r| *r) })
+    let makes = matches!(act, Act::Open { flags, .. } if flags & nix::libc::O_CREAT as u64 != 0);
+    Target::Path(PathTarget { path, to, decisive, read_only: read_only.iter().any(|r| *r), makes })
 }
