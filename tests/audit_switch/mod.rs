@@ -102,7 +102,7 @@ impl Drop for Restored<'_> {
         // Runs of other suites that read the log would have a gap: they come to their end first, within reason.
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.before[ENABLED.0] == 0 && has_readers() && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(2));
         }
         let prior = |of: (usize, u32)| (of, self.before[of.0]);
         self.audit.set(&[prior(ENABLED), prior(BACKLOG_LIMIT), prior(BACKLOG_WAIT)]);
