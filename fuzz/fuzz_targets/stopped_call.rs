@@ -104,6 +104,7 @@ fn check_act(act: &Act) {
                 match value {
                     Value::Text(text) => assert!(text.len() < PATH_MAX && !text.contains(&0)),
                     Value::Memory(bytes) => assert!(bytes.len() <= PAGE as usize),
+                    Value::Path(at) => check(at),
                     Value::Number(_) => {}
                 }
             }
