@@ -139,8 +139,8 @@ fn a_failed_probe_and_an_abort_are_told() {
     let (said, lines, ledger) = told(
         &fence,
         "",
-        "bash -c 'sleep 30'& run=$!
-        until table=$(nft list tables | grep -o 'ringfence-.*') && pgrep -x sleep >/dev/null; do sleep 0.01; done
+        "bash -c 'sleep 30.125'& run=$!
+        until table=$(nft list tables | grep -o 'ringfence-.*') && pgrep -fx 'sleep 30.125' >/dev/null; do sleep 0.01; done
         nft delete table inet $table; wait $run; exit $?",
     );
     assert_eq!((lines.len(), said.code), (1, Some(125)), "{said}{lines:?}");
