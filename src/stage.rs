@@ -9,7 +9,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::Confinement;
 use crate::confine::exec::{Command, ExecFailure};
 use crate::ledger::record::Probe;
-use crate::observe::process::{self, Observer, ObserverSpec};
+use crate::observe::process::{self, Observer, ObserverSpec, Of};
 use crate::probe::Suite;
 use crate::supervise::descendants;
 use crate::supervise::terminal::{Placement, Terminal};
@@ -299,7 +299,7 @@ impl Attendance {
     /// In the probing child. A change of ids leaves a process that is not dumpable; the command is, once it has executed its
     /// program, and is seen by the observer as such (prctl(2), PR_SET_DUMPABLE).
     fn confine_to_probe(&self) -> Result<(), String> {
-        confine(&self.stage.confinement, self.observer.as_ref())?;
+        confine(&self.stage.confinement, self.observer.as_ref(), Of::Probes)?;
         set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))
     }
 
@@ -309,7 +309,7 @@ impl Attendance {
         let forked = Child::fork(|| {
             let placed = place(placement, stage.terminal.as_ref());
             let ready = placed.map_err(|(call, errno)| format!("launch: {call}: {errno}"));
-            match ready.and_then(|()| confine(&stage.confinement, self.observer.as_ref())) {
+            match ready.and_then(|()| confine(&stage.confinement, self.observer.as_ref(), Of::Command)) {
                 Ok(()) => stage.command.execute(),
                 Err(cause) => ours(cause),
             }

@@ -4,7 +4,7 @@
 //! itself: a peer that was forked before, and shares the table of descriptors, does (seccomp_unotify(2)).
 
 use super::{ConfineError, failed, wanted};
-use crate::observe::process::hand_over;
+use crate::observe::process::{Of, hand_over};
 use crate::sys::notify::{close_number, fork_sharing_files, load_seccomp_with_listener, wait_for_peer};
 use crate::sys::{self, Fork};
 use nix::errno::Errno;
@@ -15,6 +15,15 @@ use nix::unistd::{Pid, getpid, getppid, pipe2, read, write};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 const STEP: &str = "seccomp listener";
+
+/// The way by which a listener is given away.
+#[derive(Debug)]
+pub struct Handover {
+    /// The observer's socket.
+    pub observer: OwnedFd,
+    /// Whose listener it is.
+    pub of: Of,
+}
 
 /// A peer that waits for a listener to give away.
 pub(super) struct Peer {
@@ -27,7 +36,7 @@ pub(super) struct Peer {
 impl Peer {
     /// Forks the peer, which keeps the privilege of this moment for its short life: what the caller's limits leave the
     /// command's user is not for it.
-    pub(super) fn fork(handover: &OwnedFd) -> Result<Peer, ConfineError> {
+    pub(super) fn fork(handover: &Handover) -> Result<Peer, ConfineError> {
         let (hear, say) = pipe2(OFlag::O_CLOEXEC).map_err(failed(STEP, "pipe2"))?;
         let parent = getpid();
         match fork_sharing_files().map_err(failed(STEP, "fork"))? {
@@ -54,7 +63,7 @@ impl Peer {
 }
 
 /// In the peer: sends the listener of the number that it hears, and closes it for both.
-fn pass_on(hear: &OwnedFd, handover: &OwnedFd) -> Result<(), Errno> {
+fn pass_on(hear: &OwnedFd, handover: &Handover) -> Result<(), Errno> {
     let mut number = [0; size_of::<RawFd>()];
     if read(hear, &mut number)? != number.len() {
         return Err(Errno::EPROTO);
@@ -63,7 +72,7 @@ fn pass_on(hear: &OwnedFd, handover: &OwnedFd) -> Result<(), Errno> {
     if number < 0 {
         return Ok(());
     }
-    let sent = hand_over(handover.as_fd(), number);
+    let sent = hand_over(handover.observer.as_fd(), number, handover.of);
     close_number(number)?;
     sent
 }

@@ -12,10 +12,10 @@ use crate::install::account::Identity;
 use crate::mutation;
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
+pub use listener::Handover;
 use listener::Peer;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid};
-use std::os::fd::OwnedFd;
 
 /// What a child must become before it may run anything.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ fn wanted<T: PartialEq + std::fmt::Debug>(step: &'static str, seen: T, wanted: T
 impl Confinement {
     /// Confines the calling process, which must have one thread. Descriptors from `first_closed` up are closed. The
     /// filter's listener goes to the observer at the other end of `handover`.
-    pub fn enter(&self, first_closed: u32, handover: Option<OwnedFd>) -> Result<(), ConfineError> {
+    pub fn enter(&self, first_closed: u32, handover: Option<Handover>) -> Result<(), ConfineError> {
         one_thread()?;
         // Descriptors first: one that leads outside would undo everything that follows.
         if !mutation::left_out("descriptors") {

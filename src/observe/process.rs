@@ -53,6 +53,15 @@ pub struct Observer {
     pub handover: OwnedFd,
 }
 
+/// Whose listener it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// The probing child's, of whose calls it is only told that they were refused.
+    Probes = 1,
+    /// A command's.
+    Command = 2,
+}
+
 /// Threads that answer one listener: one that waits for a file system must not hold up all.
 const THREADS: usize = 4;
 /// Their stacks, in bytes.
@@ -92,19 +101,32 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
     };
     // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
     let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
-    let judge =
-        Judge { calls: spec.calls.clone(), ids: spec.ids, unnoted: spec.unnoted.clone(), may_open, mixed, stage };
-    let service = Arc::new(Service { judge, told: Mutex::new(()), channel: told });
+    let judge = Judge {
+        calls: Arc::new(spec.calls.clone()),
+        ids: spec.ids,
+        unnoted: spec.unnoted.clone(),
+        may_open,
+        mixed,
+        stage,
+        names: true,
+    };
+    let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
         return 1;
     }
-    service.take_listeners(&handover)
+    service.take_listeners(&handover, &judge)
+}
+
+/// A listener, and who judges what comes from it.
+#[derive(Debug)]
+struct Served {
+    listener: OwnedFd,
+    judge: Judge,
 }
 
 /// What the threads share.
 #[derive(Debug)]
 struct Service {
-    judge: Judge,
     /// One question at a time is under way to the supervisor.
     told: Mutex<()>,
     channel: Channel,
@@ -113,10 +135,10 @@ struct Service {
 impl Service {
     /// Takes listeners until the stage has ended, and stays until the supervisor has or ends this process: what the stage
     /// leaves behind when it is killed is refused and recorded until it is ended too.
-    fn take_listeners(self: &Arc<Self>, handover: &OwnedFd) -> i32 {
+    fn take_listeners(self: &Arc<Self>, handover: &OwnedFd, judge: &Judge) -> i32 {
         let mut stage_lives = true;
         // Those that no thread could be had for, as the caller's limit on processes may leave none.
-        let mut own: Vec<Arc<OwnedFd>> = Vec::new();
+        let mut own: Vec<Arc<Served>> = Vec::new();
         loop {
             // Answers from the supervisor are for whoever has asked; here only its end matters.
             let stages = if stage_lives { handover.as_fd() } else { self.channel.as_fd() };
@@ -124,7 +146,7 @@ impl Service {
                 PollFd::new(stages, if stage_lives { PollFlags::POLLIN } else { PollFlags::empty() }),
                 PollFd::new(self.channel.as_fd(), PollFlags::empty()),
             ];
-            fds.extend(own.iter().map(|listener| PollFd::new(listener.as_fd(), PollFlags::POLLIN)));
+            fds.extend(own.iter().map(|served| PollFd::new(served.listener.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return 1,
@@ -134,11 +156,11 @@ impl Service {
                 return 1;
             }
             let mut over = Vec::new();
-            for (index, listener) in own.iter().enumerate().filter(|(index, _)| ready[index + 2]) {
-                match notify::receive(listener.as_fd()) {
-                    Ok(notification) if !self.answer(listener.as_fd(), &notification) => return 1,
+            for (index, served) in own.iter().enumerate().filter(|(index, _)| ready[index + 2]) {
+                match notify::receive(served.listener.as_fd()) {
+                    Ok(notification) if !self.answer(served, &notification) => return 1,
                     Ok(_) | Err(Errno::EINTR) => {}
-                    Err(Errno::ENOENT) if has_ended(listener.as_fd()) => over.push(index),
+                    Err(Errno::ENOENT) if has_ended(served.listener.as_fd()) => over.push(index),
                     Err(Errno::ENOENT) => {}
                     Err(_) => return 1,
                 }
@@ -147,8 +169,14 @@ impl Service {
             if !ready[0] {
                 continue;
             }
-            match receive_listener(handover.as_fd()).and_then(|l| l.map(|l| self.clone().serve(l)).transpose()) {
-                Ok(Some(unserved)) => own.extend(unserved),
+            match receive_listener(handover.as_fd()) {
+                Ok(Some((listener, of))) => {
+                    let judge = Judge { names: of == Of::Command, ..judge.clone() };
+                    match self.clone().serve(Served { listener, judge }) {
+                        Ok(unserved) => own.extend(unserved),
+                        Err(_) => return 1,
+                    }
+                }
                 Ok(None) => stage_lives = false,
                 Err(_) => return 1,
             }
@@ -156,26 +184,26 @@ impl Service {
     }
 
     /// Starts the threads that answer a listener. Gives it back where there can be none.
-    fn serve(self: Arc<Self>, listener: OwnedFd) -> Result<Option<Arc<OwnedFd>>, Errno> {
-        match notify::wake_synchronously(listener.as_fd()) {
+    fn serve(self: Arc<Self>, served: Served) -> Result<Option<Arc<Served>>, Errno> {
+        match notify::wake_synchronously(served.listener.as_fd()) {
             // A kernel before 6.6: it takes longer.
             Ok(()) | Err(Errno::EINVAL | Errno::ENOTTY) => {}
             Err(errno) => return Err(errno),
         }
-        let listener = Arc::new(listener);
+        let served = Arc::new(served);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS);
         for started in 0..threads {
-            let (service, served) = (self.clone(), listener.clone());
+            let (service, answered) = (self.clone(), served.clone());
             let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 // A listener that nobody answers would hold its callers for ever: closed, it gives them ENOSYS.
-                let ended = catch_unwind(AssertUnwindSafe(|| service.answer_all(served.as_fd())));
+                let ended = catch_unwind(AssertUnwindSafe(|| service.answer_all(&answered)));
                 if !ended.unwrap_or(false) {
                     sys::exit_now(1);
                 }
             });
             match thread {
                 Ok(_) => {}
-                Err(_) if started == 0 => return Ok(Some(listener)),
+                Err(_) if started == 0 => return Ok(Some(served)),
                 // Fewer do as well.
                 Err(_) => break,
             }
@@ -184,18 +212,18 @@ impl Service {
     }
 
     /// Answers each call until no process is left that could make one. False: something of ours has failed.
-    fn answer_all(&self, listener: BorrowedFd<'_>) -> bool {
+    fn answer_all(&self, served: &Served) -> bool {
         loop {
-            match notify::receive(listener) {
+            match notify::receive(served.listener.as_fd()) {
                 Ok(notification) => {
-                    if !self.answer(listener, &notification) {
+                    if !self.answer(served, &notification) {
                         return false;
                     }
                 }
                 Err(Errno::EINTR) => {}
                 // Its caller was killed meanwhile, or there is none left.
                 Err(Errno::ENOENT) => {
-                    if has_ended(listener) {
+                    if has_ended(served.listener.as_fd()) {
                         return true;
                     }
                 }
@@ -204,9 +232,9 @@ impl Service {
         }
     }
 
-    fn answer(&self, listener: BorrowedFd<'_>, notification: &Notification) -> bool {
-        let id = notification.id;
-        let verdict = self.judge.judge(listener, notification);
+    fn answer(&self, served: &Served, notification: &Notification) -> bool {
+        let (listener, id) = (served.listener.as_fd(), notification.id);
+        let verdict = served.judge.judge(listener, notification);
         // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
         let recorded = match &verdict {
             Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
@@ -254,12 +282,13 @@ fn has_ended(listener: BorrowedFd<'_>) -> bool {
 }
 
 /// Sends a listener to the observer, by the number that it has in a table of descriptors that this process shares.
-pub fn hand_over(handover: BorrowedFd<'_>, listener: RawFd) -> Result<(), Errno> {
+pub fn hand_over(handover: BorrowedFd<'_>, listener: RawFd, of: Of) -> Result<(), Errno> {
     let control = [ControlMessage::ScmRights(&[listener])];
-    sendmsg::<()>(handover.as_raw_fd(), &[IoSlice::new(b"L")], &control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
+    let word = [of as u8];
+    sendmsg::<()>(handover.as_raw_fd(), &[IoSlice::new(&word)], &control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
 }
 
-fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> {
+fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)>, Errno> {
     let mut space = cmsg_space!([RawFd; 1]);
     let mut byte = [0; 1];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -269,7 +298,9 @@ fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> 
     }
     for message in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = message {
-            return numbers.first().map(|number| sys::adopt_inherited(*number)).transpose();
+            let listener = numbers.first().map(|number| sys::adopt_inherited(*number)).transpose()?;
+            let of = if byte[0] == Of::Probes as u8 { Of::Probes } else { Of::Command };
+            return Ok(listener.map(|listener| (listener, of)));
         }
     }
     Err(Errno::EBADMSG)
