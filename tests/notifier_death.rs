@@ -166,7 +166,7 @@ fn at_any_moment(wanted: usize) {
             scope.spawn(|| {
                 let mut run = Some(run);
                 while tally.lock().expect("no panic").runs < wanted {
-                    let after = whole.mul_f64(1.3) * numbers.lock().expect("no panic").below(1000) as u32 / 1000;
+                    let after = whole.mul_f64(2.0) * numbers.lock().expect("no panic").below(1000) as u32 / 1000;
                     let run = run.take().unwrap_or_else(|| {
                         let run = scene.start(&[], 0);
                         std::thread::sleep(after);
@@ -190,7 +190,7 @@ fn at_any_moment(wanted: usize) {
     println!("{tally:?}");
     assert!(tally.with_record > wanted / 4 && tally.with_denials > wanted / 10, "strewn over all of a run: {tally:?}");
     // The walls of others come and go while one's own is read back, and a reading that does not settle starts nothing.
-    assert!(tally.not_started <= wanted / 10, "{tally:?}");
+    assert!(tally.not_started <= wanted / 5, "{tally:?}");
     assert!(tally.slowest < Duration::from_secs(5), "{tally:?}");
 }
 
