@@ -236,6 +236,9 @@ fn argument() -> impl Strategy<Value = u64> {
     prop_oneof![4 => known, 2 => near, 2 => (0u32..64).prop_map(|bit| 1 << bit), 1 => any::<u64>(), 2 => 0u64..64]
 }
 
+/// setuid, setgid, setreuid, setregid, setfsuid, setfsgid, setresuid and setresgid of i386.
+const IDS_OF_16_BITS: [u32; 8] = [23, 46, 70, 71, 138, 139, 164, 170];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8_000))]
 
@@ -269,6 +272,8 @@ proptest! {
         match calls.find(&call) {
             // So far up no table has a call, which the kernel says as well.
             Found::Nothing if number >= 1 << 30 => {}
+            // An id of 16 bits is told from one's own by the observer, not by the filter.
+            Found::Nothing if i386 && IDS_OF_16_BITS.contains(&number) && answer == NOTIFY => {}
             Found::Nothing => prop_assert_eq!(answer, libc::SECCOMP_RET_ALLOW),
             Found::Refused(rule) if rule.axis.is_none() => prop_assert_eq!(answer, errno(rule.errno)),
             Found::Refused(_) | Found::Watched(..) => prop_assert_eq!(answer, NOTIFY),
