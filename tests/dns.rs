@@ -210,8 +210,14 @@ fn the_other_ports_and_groups_of_names_are_refused_by_the_same_rule() {
         "the attempts are live: {said}"
     );
     let outside = fence.world.packets().len();
-    let sunk: Vec<usize> = sinks.iter().map(|sink| sink.arrivals().len()).collect();
-    assert!(sunk.iter().all(|count| *count > 0), "{sunk:?}");
+    let count = || sinks.iter().map(|sink| sink.arrivals().len()).collect::<Vec<usize>>();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let complete = |sunk: &[usize]| sunk.iter().sum::<usize>() >= 3 * 3 * 2 && sunk.iter().all(|count| *count > 0);
+    while !complete(&count()) && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let sunk = count();
+    assert!(complete(&sunk), "{sunk:?}");
 
     let ended = fence.run(&FLAGS, &ask("xyz.example.org", &[&routes[..], &[broadcast]].concat()));
     for (how, address, port) in &routes {

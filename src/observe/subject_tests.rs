@@ -72,13 +72,16 @@ fn an_exec_in_between_leaves_no_mixture() {
     let mut thread = Thread::open(child.id()).unwrap();
     let process = Process::whole(child.id(), &[]).unwrap();
     assert!(process.is_unchanged());
+    let pid = child.id();
     let waited = std::cell::Cell::new(false);
     let mut input = child.stdin.take().unwrap();
     let subject = thread.subject(|thread, subject| {
         subject.argv = thread.arguments();
         if !waited.replace(true) {
             std::io::Write::write_all(&mut input, b"\n").unwrap();
-            while Stat::read(thread.directory.as_fd()).unwrap().name != b"cat" {
+            // The name comes first, and the arguments when the new program's stack stands.
+            let arguments = || std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            while Stat::read(thread.directory.as_fd()).unwrap().name != b"cat" || !arguments().starts_with(b"cat") {
                 std::thread::yield_now();
             }
         }
