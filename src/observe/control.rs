@@ -72,9 +72,6 @@ fn object(target: &Target) -> Object {
         Target::Path(target) => {
             Object { path: text(&target.path), to: target.to.as_deref().and_then(text), ..Object::default() }
         }
-        Target::Address(address) => {
-            Object { port: Some(address.port()), addrs: vec![address.ip()], ..Object::default() }
-        }
     }
 }
 

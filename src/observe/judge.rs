@@ -16,7 +16,7 @@ use super::socketcall;
 use super::subject;
 use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
-use super::watched::{CAPABILITY, Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use super::watched::{Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::rules::Rule;
 use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
@@ -234,10 +234,7 @@ impl<'a> Looked<'a> {
                     return Ok(Verdict::GoOn);
                 };
                 let object = Target::Text(format!("{} {other}", if group { "gid" } else { "uid" }));
-                match self.denied(Errno::EPERM, object, self.watched.rule, self.watched.capability) {
-                    Verdict::Refuse(_, refusal) if !tells => Verdict::GoOnRecorded(Refusal { errno: None, ..refusal }),
-                    verdict => verdict,
-                }
+                if tells { self.by_capability(Errno::EPERM, object) } else { self.without_effect(object) }
             }
             Act::Capabilities(false) => Verdict::GoOn,
             Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
@@ -297,13 +294,21 @@ impl<'a> Looked<'a> {
     }
 
     fn by_capability(&self, errno: Errno, object: Target) -> Verdict {
-        let rule = if self.watched.rule.is_empty() { CAPABILITY } else { self.watched.rule };
-        self.denied(errno, object, rule, self.watched.capability)
+        self.denied(errno, object, self.watched.rule, self.watched.capability)
     }
 
     fn denied(&self, errno: Errno, object: Target, rule: &str, capability: Option<u32>) -> Verdict {
-        let refusal = self.judge.refusal(self.watched.call, errno, object, rule, self.caller.tid);
-        Verdict::Refuse(errno, Refusal { capability, ..refusal })
+        Verdict::Refuse(errno, Refusal { capability, ..self.refusal(errno, object, rule) })
+    }
+
+    /// A call that goes on, and of which nobody is told that a part of it has no effect.
+    fn without_effect(&self, object: Target) -> Verdict {
+        let refusal = self.refusal(Errno::EPERM, object, self.watched.rule);
+        Verdict::GoOnRecorded(Refusal { errno: None, capability: self.watched.capability, ..refusal })
+    }
+
+    fn refusal(&self, errno: Errno, object: Target, rule: &str) -> Refusal {
+        self.judge.refusal(self.watched.call, errno, object, rule, self.caller.tid)
     }
 
     /// Where a connection or a datagram is to go: to the firewall, which wants to know whose it is.
@@ -332,10 +337,7 @@ impl<'a> Looked<'a> {
             return Ok(Verdict::GoOn);
         }
         let object = target_of(path_of(object.as_fd()));
-        match self.denied(Errno::EPERM, object, self.watched.rule, None) {
-            Verdict::Refuse(_, refusal) => Ok(Verdict::GoOnRecorded(Refusal { errno: None, ..refusal })),
-            verdict => Ok(verdict),
-        }
+        Ok(self.without_effect(object))
     }
 }
 

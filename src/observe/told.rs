@@ -4,7 +4,6 @@ use crate::ledger::record::Subject;
 use crate::observe::connectors::Note;
 use crate::policy::Axis;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 
 /// A message of the observer's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,8 +57,6 @@ pub enum Target {
     Text(String),
     /// A path in the sandbox's file system.
     Path(PathTarget),
-    /// An address.
-    Address(SocketAddr),
 }
 
 /// A path that was refused.

@@ -5,7 +5,7 @@
 
 use super::decode::{self, Again, Call, Decoded};
 use super::socketcall;
-use crate::confine::rules::{Condition, WORD};
+use crate::confine::rules::Condition;
 use crate::mutation;
 use crate::policy::Posture;
 use nix::libc;
@@ -296,5 +296,3 @@ fn mounts(table: &mut Table) {
 
 /// The capability for a port below 1024.
 pub const PORT_CAPABILITY: u32 = CAP_NET_BIND_SERVICE;
-
-const _: () = assert!(WORD == u32::MAX as u64);
