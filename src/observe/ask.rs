@@ -3,11 +3,12 @@
 
 use super::act::{Change, Made, Value};
 use super::caller::Name;
+use super::walk::is;
 use crate::procfs;
 use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::stat::{Mode, fstat, umask};
+use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::Pid;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,9 +34,16 @@ pub fn is_refusal(errno: Errno) -> bool {
 
 fn answer(outcome: Result<i64, Errno>) -> Answer {
     match outcome {
-        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-        Err(_) => Answer::Untouched,
         Ok(value) => Answer::Done(value),
+        Err(errno) => refused_or_untouched(Err(errno)),
+    }
+}
+
+/// The answer to a call whose success changes nothing.
+fn refused_or_untouched(outcome: Result<(), Errno>) -> Answer {
+    match outcome {
+        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
+        Ok(()) | Err(_) => Answer::Untouched,
     }
 }
 
@@ -91,7 +99,7 @@ pub fn open(tid: Pid, from: Option<BorrowedFd<'_>>, path: &CStr, flags: u64, mod
 }
 
 fn is_regular(file: &OwnedFd) -> bool {
-    fstat(file).is_ok_and(|found| found.st_mode & libc::S_IFMT == libc::S_IFREG)
+    fstat(file).is_ok_and(|found| is(&found, SFlag::S_IFREG))
 }
 
 /// A new name for a new object.
@@ -119,10 +127,7 @@ pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
 /// What connect(2) asks of the name of a unix socket (unix(7)).
 pub fn reach(name: &Name) -> Answer {
     let asked = [HERE, Argument::Text(&name.text), number(libc::W_OK), number(libc::AT_EACCESS)];
-    match call(libc::SYS_faccessat2, asked) {
-        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-        _ => Answer::Untouched,
-    }
+    refused_or_untouched(call(libc::SYS_faccessat2, asked).map(drop))
 }
 
 /// An act on names that are there.
@@ -222,16 +227,10 @@ pub fn again(number: libc::c_long, values: &[Value], names: &[Name]) -> Answer {
             Value::Memory(_) => memories.next().map_or(Argument::Number(0), |bytes| Argument::Memory(bytes)),
         };
     }
-    if !makes_descriptor(number) {
-        return match call(number, arguments) {
-            Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-            Ok(_) | Err(_) => Answer::Untouched,
-        };
-    }
-    match call_for_fd(number, arguments) {
-        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-        Ok(_) | Err(_) => Answer::Untouched,
-    }
+    refused_or_untouched(match makes_descriptor(number) {
+        true => call_for_fd(number, arguments).map(drop),
+        false => call(number, arguments).map(drop),
+    })
 }
 
 /// The values with which a call means for this process what it means for its caller; `None` where that cannot be had.
@@ -301,8 +300,6 @@ pub fn bind_port(address: &[u8]) -> Answer {
     };
     let mut address = address.to_vec();
     let size = number(address.len() as u64);
-    match call(libc::SYS_bind, [Argument::Fd(socket.as_fd()), Argument::Memory(&mut address), size]) {
-        Err(errno) if is_refusal(errno) => Answer::Refused(errno),
-        Ok(_) | Err(_) => Answer::Untouched,
-    }
+    let bound = call(libc::SYS_bind, [Argument::Fd(socket.as_fd()), Argument::Memory(&mut address), size]);
+    refused_or_untouched(bound.map(drop))
 }

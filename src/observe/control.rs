@@ -5,6 +5,7 @@
 //! before the policy's mounts, and its own capabilities.
 
 use super::told::{PathTarget, Refusal, Target};
+use super::walk::is;
 use crate::ledger::escape;
 use crate::ledger::record::{Denial, Mechanism, Object};
 use crate::policy::Axis;
@@ -128,10 +129,6 @@ fn of_path(refusal: &Refusal, target: &PathTarget) -> Option<Axis> {
         return None;
     }
     Some(Axis::Privilege)
-}
-
-fn is(stat: &FileStat, kind: SFlag) -> bool {
-    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
 }
 
 fn takes_nothing(outside: &Outside) -> bool {

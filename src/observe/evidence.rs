@@ -5,7 +5,6 @@ use crate::install::firewall::{FirewallError, RuleCounter};
 use crate::ledger::record::{Body, Denial, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::attribution::Attribution;
-use crate::observe::connectors::Note;
 pub use crate::observe::hearing::Hearing;
 use crate::observe::landlock_audit::{AuditError, LandlockAudit};
 use crate::observe::nflog::NfLog;
@@ -155,16 +154,6 @@ impl Evidence {
     /// Whose acts the records are of: the command's uid, and the process that all its processes descend from.
     pub fn of_command(&mut self, uid: u32, stage: Pid) {
         self.who.command(uid, stage);
-    }
-
-    /// Takes in one connect or addressed send that the notifier saw.
-    pub fn note(&mut self, note: Note) {
-        self.who.note(note);
-    }
-
-    /// Some of what the notifier saw has been lost on its way here.
-    pub fn missed_notes(&mut self) {
-        self.who.missed_notes();
     }
 
     /// From here on what comes in is the command's, and recorded.

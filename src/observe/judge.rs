@@ -328,7 +328,7 @@ impl<'a> Looked<'a> {
         let Ok(stat) = fstat(&object) else { return Ok(Verdict::GoOn) };
         let ids = self.judge.ids;
         let has = |bits: Mode| stat.st_mode & bits.bits() == bits.bits();
-        let regular = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+        let regular = walk::is(&stat, SFlag::S_IFREG);
         let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
             || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
             || has_capabilities(&object);

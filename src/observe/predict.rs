@@ -5,9 +5,10 @@
 //! act itself tried (`observe::ask`), so that an answer that is wrongly "no" costs time only.
 
 use super::act::{Change, Made};
+use super::ask::is_refusal;
 use super::caller::Name;
 use super::decode::{TMPFILE, writes};
-use super::walk::{pin, split};
+use super::walk::{is, pin, split};
 use super::watched::Ids;
 use crate::sys::call::{Argument, HERE, call};
 use nix::errno::Errno;
@@ -39,16 +40,9 @@ fn stat(path: &CStr, follow: bool) -> Result<FileStat, Errno> {
     fstatat(nix::fcntl::AT_FDCWD, path, flags)
 }
 
-fn is(stat: &FileStat, kind: SFlag) -> bool {
-    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
-}
-
 /// Errors of a look-up that are refusals; all others are told by the kernel again.
 pub fn refused(errno: Errno) -> Expected {
-    match errno {
-        Errno::EACCES | Errno::EPERM | Errno::EROFS => MayBeRefused,
-        _ => Passes,
-    }
+    if is_refusal(errno) { MayBeRefused } else { Passes }
 }
 
 fn allowed(outcome: Result<(), Errno>) -> Expected {

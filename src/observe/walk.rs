@@ -62,12 +62,18 @@ pub fn path_of(fd: BorrowedFd<'_>) -> Option<PathBuf> {
     path.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(path)))
 }
 
-fn pinned(base: BorrowedFd<'_>, name: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
+/// The flags that open no more than an object's place.
+fn place_only(follow: bool) -> OFlag {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    openat(base, name, if follow { flags } else { flags | OFlag::O_NOFOLLOW }, Mode::empty())
+    if follow { flags } else { flags | OFlag::O_NOFOLLOW }
 }
 
-fn is(stat: &FileStat, kind: SFlag) -> bool {
+fn pinned(base: BorrowedFd<'_>, name: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
+    openat(base, name, place_only(follow), Mode::empty())
+}
+
+/// Whether what was found is of this kind.
+pub fn is(stat: &FileStat, kind: SFlag) -> bool {
     stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
 }
 
@@ -90,10 +96,8 @@ pub fn is_plain(caller: &Caller, place: &Place) -> bool {
         },
     };
     let look = |path: &[u8], follow: bool| {
-        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-        let flags = if follow { flags } else { flags | OFlag::O_NOFOLLOW };
-        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        openat2(held.as_ref().map_or(nix::fcntl::AT_FDCWD, AsFd::as_fd), path, how)
+        let base = held.as_ref().map_or(nix::fcntl::AT_FDCWD, AsFd::as_fd);
+        pin_within(base, path, follow, ResolveFlag::RESOLVE_NO_MAGICLINKS.bits())
     };
     // A last component that is not followed leads nowhere else.
     if let Some((parent, _)) = split(&place.given).filter(|_| !place.follow) {
@@ -133,7 +137,7 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
         let component = match component.as_slice() {
             own @ (b"self" | b"thread-self") if is_proc(at.as_fd()) => {
                 by_self = true;
-                left.extend_front_reversed(components(&threads::proc_name(caller.tid, own)));
+                go_by(&mut left, &threads::proc_name(caller.tid, own));
                 continue;
             }
             _ => component,
@@ -173,7 +177,7 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
             if target.starts_with(b"/") {
                 at = pinned(nix::fcntl::AT_FDCWD, b"/", true)?;
             }
-            left.extend_front_reversed(components(&target));
+            go_by(&mut left, &target);
             continue;
         }
         if last && component != b".." && component != b"." {
@@ -233,14 +237,9 @@ fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
     parts.into_iter()
 }
 
-trait ExtendFront {
-    fn extend_front_reversed(&mut self, parts: impl DoubleEndedIterator<Item = Vec<u8>>);
-}
-
-impl ExtendFront for VecDeque<Vec<u8>> {
-    fn extend_front_reversed(&mut self, parts: impl DoubleEndedIterator<Item = Vec<u8>>) {
-        parts.rev().for_each(|part| self.push_front(part));
-    }
+/// Puts a link's target before what is left of the way.
+fn go_by(left: &mut VecDeque<Vec<u8>>, target: &[u8]) {
+    components(target).rev().for_each(|part| left.push_front(part));
 }
 
 /// The parent of a name and its last component, for objects that may not be there; `None` where the last one is no name
@@ -265,9 +264,7 @@ pub fn name_of(object: OwnedFd) -> Result<Name, Unread> {
 
 /// [`pin`] with `RESOLVE_*` of openat2(2).
 pub fn pin_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u64) -> Result<OwnedFd, Errno> {
-    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let flags = if follow { flags } else { flags | OFlag::O_NOFOLLOW };
-    openat2(base, path, OpenHow::new().flags(flags).resolve(ResolveFlag::from_bits_retain(resolve)))
+    openat2(base, path, OpenHow::new().flags(place_only(follow)).resolve(ResolveFlag::from_bits_retain(resolve)))
 }
 
 /// What [`pin_within`] pins, or its directory and the name that is not there.
@@ -284,9 +281,7 @@ pub fn found_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u6
 
 /// `O_PATH` opens fail alike for all: only search permission matters.
 pub fn pin(name: &Name) -> Result<OwnedFd, Errno> {
-    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let flags = if name.follow { flags } else { flags | OFlag::O_NOFOLLOW };
-    openat(nix::fcntl::AT_FDCWD, name.text.as_c_str(), flags, Mode::empty())
+    openat(nix::fcntl::AT_FDCWD, name.text.as_c_str(), place_only(name.follow), Mode::empty())
 }
 
 #[cfg(test)]
