@@ -274,7 +274,7 @@ fn process_of(uid: u32) -> Option<i32> {
     let mut pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
     pids.find(|pid| {
         let status = procfs::read(&format!("/proc/{pid}/status")).unwrap_or_default();
-        let uids = status.lines().find_map(|l| l.strip_prefix("Uid:")).unwrap_or_default();
+        let uids = procfs::field(&status, "Uid:").unwrap_or_default();
         uids.split_whitespace().any(|u| u.parse() == Ok(uid)) && !has_ended(&status)
     })
 }

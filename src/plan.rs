@@ -378,19 +378,15 @@ fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
             "calls of set-id programs and of processes in user namespaces that the command makes: they are not the \
              command's user, or have capabilities there",
         ]),
-        Posture::Locked => sentences
-            .extend(["io_uring and clone3: they give ENOSYS, as on a kernel without them, and are not recorded"]),
-    }
-    if privilege == Posture::Locked {
-        match (facts.scopes, &facts.audit) {
-            (false, _) => {
-                sentences
-                    .push("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes");
-            }
-            (true, Some(Ok(()))) => {}
-            (true, _) => {
-                sentences.push("signals and abstract unix sockets to the outside, which Landlock's scopes refuse");
-            }
+        Posture::Locked => {
+            sentences.push("io_uring and clone3: they give ENOSYS, as on a kernel without them, and are not recorded");
+            sentences.extend(match (facts.scopes, &facts.audit) {
+                (false, _) => {
+                    Some("abstract unix sockets of the outside are reachable: this kernel has no Landlock scopes")
+                }
+                (true, Some(Ok(()))) => None,
+                (true, _) => Some("signals and abstract unix sockets to the outside, which Landlock's scopes refuse"),
+            });
         }
     }
     sentences.into_iter().map(str::to_owned).collect()

@@ -7,12 +7,18 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A file of /proc as text; what is no UTF-8, as a thread's name may be, is replaced. The standard library reads files of unknown length in small steps, and every step makes the
-/// kernel write the whole text anew; a start reads hundreds of them.
+/// A file of /proc as text; what is no UTF-8, as a thread's name may be, is replaced. The standard library reads files of
+/// unknown length in small steps, and every step makes the kernel write the whole text anew; a start reads hundreds of them.
 pub fn read(path: &str) -> io::Result<String> {
     let mut text = Vec::with_capacity(8192);
     File::open(path)?.read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A field of /proc/PID/status (proc_pid_status(5)) or its like, by its name with the colon. A process's name may hold
+/// anything but a line feed, which is escaped there.
+pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// The directory of a process or a thread. While it is held its files are those of this very process: when it is gone they

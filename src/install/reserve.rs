@@ -165,8 +165,8 @@ fn taken_by_others() -> BTreeSet<u32> {
 /// Whether all of a process has ended, by its /proc/PID/status: where the init does not reap, it stays in the table for ever.
 /// One whose first thread alone has ended shows as a zombie too (proc_pid_status(5)).
 pub fn has_ended(status: &str) -> bool {
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    field("State:").is_some_and(|state| state.starts_with(['Z', 'X'])) && field("Threads:") == Some("1")
+    let state = procfs::field(status, "State:");
+    state.is_some_and(|state| state.starts_with(['Z', 'X'])) && procfs::field(status, "Threads:") == Some("1")
 }
 
 /// The uids that own a process, by any of its four uids, and the numbers that other runs have marked.

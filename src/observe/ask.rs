@@ -61,7 +61,7 @@ static MASK: Mutex<()> = Mutex::new(());
 fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
     let _alone = MASK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let status = procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
-    let mask = super::threads::field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());
+    let mask = procfs::field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());
     // What is made for a caller that is gone is nobody's.
     let before = umask(Mode::from_bits_truncate(mask.unwrap_or(0o777)));
     let done = work();

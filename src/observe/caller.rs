@@ -164,7 +164,7 @@ impl<'a> Caller<'a> {
     /// one that is not, or is none, ends with EBADF.
     pub fn has_file(&self, fd: i32) -> Result<bool, Unread> {
         let info = self.with_sight(|| procfs::read(&format!("/proc/{}/fdinfo/{fd}", self.tid)).unwrap_or_default())?;
-        let flags = threads::field(&info, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
+        let flags = procfs::field(&info, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
         Ok(flags.is_some_and(|flags| flags & libc::O_PATH as u64 == 0))
     }
 

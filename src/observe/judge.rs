@@ -186,9 +186,9 @@ impl Judge {
     fn is_commands(&self, caller: &Caller<'_>) -> bool {
         let tid = caller.tid;
         let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
-        let uids = super::threads::field(&status, "Uid:").unwrap_or_default();
+        let uids = crate::procfs::field(&status, "Uid:").unwrap_or_default();
         let own = uids.split_whitespace().all(|uid| uid.parse() == Ok(self.ids.uid));
-        let bare = super::threads::field(&status, "CapEff:").is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
+        let bare = crate::procfs::field(&status, "CapEff:").is_some_and(|bits| bits.bytes().all(|bit| bit == b'0'));
         if uids.is_empty() || !own || !bare {
             return false;
         }

@@ -124,6 +124,17 @@ struct Served {
     judge: Judge,
 }
 
+/// What is to be done with a listener next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// There may be more calls.
+    Wait,
+    /// No process is left that could make one.
+    Over,
+    /// Something of ours has failed.
+    Failed,
+}
+
 /// What the threads share.
 #[derive(Debug)]
 struct Service {
@@ -157,12 +168,10 @@ impl Service {
             }
             let mut over = Vec::new();
             for (index, served) in own.iter().enumerate().filter(|(index, _)| ready[index + 2]) {
-                match notify::receive(served.listener.as_fd()) {
-                    Ok(notification) if !self.answer(served, &notification) => return 1,
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(Errno::ENOENT) if has_ended(served.listener.as_fd()) => over.push(index),
-                    Err(Errno::ENOENT) => {}
-                    Err(_) => return 1,
+                match self.answer_one(served) {
+                    Next::Wait => {}
+                    Next::Over => over.push(index),
+                    Next::Failed => return 1,
                 }
             }
             over.into_iter().rev().for_each(|index| drop(own.remove(index)));
@@ -214,21 +223,23 @@ impl Service {
     /// Answers each call until no process is left that could make one. False: something of ours has failed.
     fn answer_all(&self, served: &Served) -> bool {
         loop {
-            match notify::receive(served.listener.as_fd()) {
-                Ok(notification) => {
-                    if !self.answer(served, &notification) {
-                        return false;
-                    }
-                }
-                Err(Errno::EINTR) => {}
-                // Its caller was killed meanwhile, or there is none left.
-                Err(Errno::ENOENT) => {
-                    if has_ended(served.listener.as_fd()) {
-                        return true;
-                    }
-                }
-                Err(_) => return false,
+            match self.answer_one(served) {
+                Next::Wait => {}
+                Next::Over => return true,
+                Next::Failed => return false,
             }
+        }
+    }
+
+    /// Waits for the next call and answers it.
+    fn answer_one(&self, served: &Served) -> Next {
+        match notify::receive(served.listener.as_fd()) {
+            Ok(notification) if !self.answer(served, &notification) => Next::Failed,
+            Ok(_) | Err(Errno::EINTR) => Next::Wait,
+            // Its caller was killed meanwhile, or there is none left.
+            Err(Errno::ENOENT) if has_ended(served.listener.as_fd()) => Next::Over,
+            Err(Errno::ENOENT) => Next::Wait,
+            Err(_) => Next::Failed,
         }
     }
 

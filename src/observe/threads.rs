@@ -1,6 +1,6 @@
 //! From a thread id, as notifications have it, to the process and to its names in /proc.
 
-use crate::procfs;
+use crate::procfs::{self, field};
 use nix::unistd::Pid;
 
 /// The process that a thread belongs to; `None` where it has ended.
@@ -18,9 +18,4 @@ pub fn proc_name(tid: Pid, link: &[u8]) -> Vec<u8> {
         _ => process.to_string(),
     }
     .into_bytes()
-}
-
-/// A field of /proc/PID/status (proc_pid_status(5)). The name may hold anything but a line feed, which is escaped there.
-pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

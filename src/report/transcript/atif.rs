@@ -133,16 +133,17 @@ impl<'de, F: FnMut(Output<'_>)> Visitor<'de> for Steps<'_, F> {
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut steps: S) -> Result<(), S::Error> {
         while let Some(step) = steps.next_element::<Step>()? {
-            // What a user or the system observed is no tool's output.
-            if step.source == "agent" {
-                give(step, self.0);
-            }
+            give(step, self.0);
         }
         Ok(())
     }
 }
 
 fn give(step: Step, take: &mut impl FnMut(Output<'_>)) {
+    // What a user or the system observed is no tool's output.
+    if step.source != "agent" {
+        return;
+    }
     let calls = step.tool_calls.unwrap_or_default();
     for outcome in step.observation.map(|observation| observation.results).unwrap_or_default() {
         let Some(content) = outcome.content else { continue };
@@ -197,9 +198,7 @@ impl<'de, F: FnMut(Output<'_>)> DeserializeSeed<'de> for Embedded<'_, F> {
             let steps = trajectory.get_mut("steps").and_then(|steps| steps.as_array_mut());
             for step in steps.map(std::mem::take).unwrap_or_default() {
                 let step: Step = serde_json::from_value(step).map_err(D::Error::custom)?;
-                if step.source == "agent" {
-                    give(step, self.0);
-                }
+                give(step, self.0);
             }
         }
         Ok(())
