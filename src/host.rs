@@ -26,21 +26,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use trial::try_mounts_and_scopes;
 
-/// CAP_CHOWN (capabilities(7)).
-pub const CHOWN: u32 = 0;
-/// CAP_KILL.
-pub const KILL: u32 = 5;
-/// CAP_SETGID.
-pub const SETGID: u32 = 6;
-/// CAP_SETUID.
-pub const SETUID: u32 = 7;
-/// CAP_NET_ADMIN.
-pub const NET_ADMIN: u32 = 12;
-/// CAP_SYS_ADMIN.
-pub const SYS_ADMIN: u32 = 21;
-/// CAP_SETPCAP.
-pub const SETPCAP: u32 = 8;
-
 /// The facts that a plan is made from.
 #[derive(Debug)]
 pub struct Facts {

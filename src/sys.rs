@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod call;
+pub mod capability;
 mod mount;
 pub mod notify;
 

@@ -116,6 +116,11 @@ fn gaps(ended: &Ended) -> Vec<&Gap> {
     ended.records.iter().filter_map(|record| if let Body::Gap(gap) = &record.body { Some(gap) } else { None }).collect()
 }
 
+/// Each gap's source and count.
+fn lost(ended: &Ended) -> Vec<(&str, u64)> {
+    gaps(ended).into_iter().map(|gap| (gap.source.as_str(), gap.lost)).collect()
+}
+
 fn says_unobserved(ended: &Ended) -> bool {
     ended.start().unobserved.iter().any(|sentence| sentence == UNOBSERVED)
 }
@@ -257,10 +262,7 @@ fn audit_that_is_switched_off_in_mid_run_is_a_gap() {
     assert_eq!(sandbox.act(&format!("connect|{NAME}")), "EPERM");
     let ended = sandbox.end(&fence);
     assert_eq!(of_landlock(&ended).len(), 1, "{ended}");
-    assert_eq!(
-        gaps(&ended).iter().map(|gap| (gap.source.as_str(), gap.lost)).collect::<Vec<_>>(),
-        [("landlock-audit", 0)]
-    );
+    assert_eq!(lost(&ended), [("landlock-audit", 0)]);
     assert!(!ended.seal().complete_by_axis["privilege"], "{ended}");
 }
 
@@ -277,10 +279,7 @@ fn audit_that_is_switched_off_and_on_again_is_a_gap_of_what_was_refused_meanwhil
     assert_eq!(sandbox.act(&format!("connect|{NAME}")), "EPERM");
     let ended = sandbox.end(&fence);
     assert_eq!(of_landlock(&ended).len(), 2, "{ended}");
-    assert_eq!(
-        gaps(&ended).iter().map(|gap| (gap.source.as_str(), gap.lost)).collect::<Vec<_>>(),
-        [("landlock-audit", 3)]
-    );
+    assert_eq!(lost(&ended), [("landlock-audit", 3)]);
 }
 
 #[test]

@@ -1,16 +1,14 @@
 //! The observer's confinement: the command's, as far as the kernel's verdict on a path depends on it, and no listener.
 
 use super::{ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
-use crate::sys::{self, CapabilitySets};
+use crate::sys::{self, CapabilitySets, capability};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use nix::unistd::{Uid, getresgid, getresuid, setfsuid, setresgid, setresuid};
 
-/// CAP_SYS_PTRACE (capabilities(7)).
-const SYS_PTRACE: u64 = 1 << 19;
-/// CAP_SETUID.
-const SETUID: u64 = 1 << 7;
+const SYS_PTRACE: u64 = 1 << capability::SYS_PTRACE;
+const SETUID: u64 = 1 << capability::SETUID;
 
 /// The caller's limits are the command's to meet: threads and descriptors of this process are bounded by its own code.
 fn free_of_limits() -> Result<(), ConfineError> {

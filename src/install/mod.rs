@@ -39,7 +39,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
-use specs::{confinement, ids, unnoted, wall_spec};
+use specs::{confinement, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -255,7 +255,7 @@ impl Installation {
             confinement: confinement.clone(),
             own_uid,
             calls,
-            ids: ids(identity),
+            ids: identity.into(),
             unnoted: unnoted(plan, proxy),
         });
         let stage = Stage {

@@ -1,7 +1,6 @@
 //! What the parts of a run are told, made from its plan.
 
 use super::InstallError;
-use super::account::Identity;
 use super::firewall::{self, WallSpec};
 use crate::confine::{Confinement, seccomp};
 use crate::mutation;
@@ -12,10 +11,6 @@ use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddrV4};
-
-pub(super) fn ids(identity: &Identity) -> Ids {
-    Ids { uid: identity.uid.as_raw(), gid: identity.gid.as_raw() }
-}
 
 pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
     let Some(wall) = &plan.wall else { return Unnoted { loopback: true, ..Unnoted::default() } };
@@ -30,7 +25,7 @@ pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
 /// How the command is confined, and which of its calls are looked at.
 pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
     let postures = plan.policy.postures();
-    let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, ids);
+    let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, Ids::from);
     let calls = Calls::new(postures.privilege, postures.network, own, &plan.policy.privilege.abi);
     let confinement = Confinement {
         privilege: postures.privilege,

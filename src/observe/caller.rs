@@ -5,7 +5,7 @@
 use super::act::{Base, Place};
 use super::threads;
 use crate::procfs;
-use crate::sys::{self, CapabilitySets, notify};
+use crate::sys::{self, CapabilitySets, capability, notify};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
@@ -244,8 +244,7 @@ pub fn string(
     Err(Unread::Form)
 }
 
-/// CAP_SYS_PTRACE (capabilities(7)).
-const SYS_PTRACE: u64 = 1 << 19;
+const SYS_PTRACE: u64 = 1 << capability::SYS_PTRACE;
 
 fn with_ptrace_if<T>(needed: bool, work: impl FnOnce() -> T) -> Result<T, Unread> {
     if needed { with_ptrace(work) } else { Ok(work()) }

@@ -217,14 +217,13 @@ impl Evidence {
             if !self.recording {
                 self.reported += u64::from(matches!(report, Report::Denial(_)));
             } else {
-                // In the degrade mode a record that is not stored is counted for the gap, and the refusal is answered.
                 let body = match report {
                     // Its client waits for the answer, so its socket can still be asked for.
                     Report::Denial(denial) => Body::Denial(Denial { subject: self.who.of_client(on), ..denial }),
                     Report::Infrastructure(failure) => Body::Infrastructure(failure),
                 };
                 self.unanswered = true;
-                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
+                record(ledger, body)?;
                 self.unanswered = false;
                 // Before the answer, which may be what lets the next request come.
                 hold_while_losing(reports, &mut self.holding, ledger)?;
@@ -297,8 +296,7 @@ impl Evidence {
         let mut denials = Vec::new();
         let more = audit.collect(AT_ONCE, |denial| denials.push(denial))?;
         for denial in denials {
-            let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
-                ledger.append(Body::Denial(denial))?;
+            record(ledger, Body::Denial(denial))?;
         }
         Ok(more)
     }
@@ -309,7 +307,7 @@ impl Evidence {
         let mut bodies = Vec::new();
         let gap = audit.finish(|denial| bodies.push(Body::Denial(denial)));
         for body in bodies.into_iter().chain(gap.map(Body::Gap)) {
-            let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
+            record(ledger, body)?;
         }
         Ok(())
     }
@@ -326,7 +324,7 @@ impl Evidence {
             if self.recording {
                 let subject = self.who.of_packet(&logged);
                 let body = Body::Denial(Denial { subject, ..logged.into_denial() });
-                let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) = ledger.append(body)?;
+                record(ledger, body)?;
             } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {
                 self.connects.extend(packet.dport.map(|port| SocketAddr::new(packet.dst, port)));
             }
@@ -359,6 +357,13 @@ impl Evidence {
             }
         }
         Ok(())
+    }
+}
+
+/// Records what a source has told. In the degrade mode a record that is not stored is counted for the gap, and that is enough.
+pub(super) fn record(ledger: &mut Ledger, body: Body) -> Result<(), LedgerError> {
+    match ledger.append(body)? {
+        Appended::Stored { .. } | Appended::Counted | Appended::NotStored => Ok(()),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::connectors::Note;
 use super::control;
-use super::evidence::EvidenceError;
+use super::evidence::{EvidenceError, record};
 use super::told::{Heard, Told};
 use crate::channel::{Channel, ChannelError};
+use crate::ledger::Ledger;
 use crate::ledger::record::{Body, Gap};
-use crate::ledger::{Appended, Ledger};
 use crate::sys;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -63,8 +63,7 @@ impl Hearing {
                         let errno = refusal.errno.map(|errno| format!("{:?}", Errno::from_raw(errno)));
                         self.refused.insert((refusal.operation, errno.unwrap_or_default()));
                     } else if let Some(denial) = control::denial(&refusal, self.capabilities) {
-                        let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
-                            ledger.append(Body::Denial(denial))?;
+                        record(ledger, Body::Denial(denial))?;
                     }
                     self.channel.send(&Heard).map_err(ended)?;
                 }
@@ -75,8 +74,7 @@ impl Hearing {
                     // It may have been a connect.
                     note(None);
                     let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
-                    let (Appended::Stored { .. } | Appended::Counted | Appended::NotStored) =
-                        ledger.append(Body::Gap(gap))?;
+                    record(ledger, Body::Gap(gap))?;
                 }
                 Told::Failed(cause) => return Err(EvidenceError::Observer(cause)),
                 Told::Ready => return Err(EvidenceError::Observer("it began a second time".into())),

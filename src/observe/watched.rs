@@ -6,8 +6,10 @@
 use super::decode::{self, Again, Call, Decoded};
 use super::socketcall;
 use crate::confine::rules::Condition;
+use crate::install::account::Identity;
 use crate::mutation;
 use crate::policy::Posture;
+use crate::sys::capability;
 use nix::libc;
 
 /// A reading of [`decode`].
@@ -57,25 +59,6 @@ pub struct Ids {
     pub gid: u32,
 }
 
-const CAP_SETGID: u32 = 6;
-const CAP_SETUID: u32 = 7;
-const CAP_SETPCAP: u32 = 8;
-const CAP_NET_BIND_SERVICE: u32 = 10;
-const CAP_NET_RAW: u32 = 13;
-const CAP_SYS_MODULE: u32 = 16;
-const CAP_SYS_RAWIO: u32 = 17;
-const CAP_SYS_CHROOT: u32 = 18;
-const CAP_SYS_PTRACE: u32 = 19;
-const CAP_SYS_PACCT: u32 = 20;
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_SYS_BOOT: u32 = 22;
-const CAP_SYS_TIME: u32 = 25;
-const CAP_SYS_TTY_CONFIG: u32 = 26;
-const CAP_SYSLOG: u32 = 34;
-const CAP_DAC_READ_SEARCH: u32 = 2;
-const CAP_BPF: u32 = 39;
-const CAP_PERFMON: u32 = 38;
-
 struct Table(Vec<Watched>);
 
 impl Table {
@@ -108,6 +91,12 @@ impl Table {
 pub const PERMISSION: &str = "permission";
 /// The rule of calls that need a capability.
 pub const CAPABILITY: &str = "capability";
+
+impl From<&Identity> for Ids {
+    fn from(identity: &Identity) -> Ids {
+        Ids { uid: identity.uid.as_raw(), gid: identity.gid.as_raw() }
+    }
+}
 
 /// All calls that are looked at where the axes have these postures.
 pub fn watched(privilege: Posture, network: Posture, ids: Ids) -> Vec<Watched> {
@@ -208,7 +197,7 @@ fn sockets(table: &mut Table) {
     for family in [libc::AF_INET, libc::AF_INET6] {
         raw.extend([of_kind(family, libc::SOCK_RAW), of_kind(family, SOCK_PACKET)]);
     }
-    table.again_when("socket", raw, &[Again::Number; 3], CAP_NET_RAW);
+    table.again_when("socket", raw, &[Again::Number; 3], capability::NET_RAW);
 }
 
 /// socketcall(2) of 32-bit programs, whose arguments are behind a pointer: what the filter refuses on the arguments of the
@@ -240,59 +229,59 @@ fn identities(table: &mut Table, ids: Ids) {
         ("setfsgid", 1, true, decode::setfsgid),
     ];
     for (call, count, group, reading) in rest {
-        let (own, capability) = if group { (ids.gid, CAP_SETGID) } else { (ids.uid, CAP_SETUID) };
+        let (own, capability) = if group { (ids.gid, capability::SETGID) } else { (ids.uid, capability::SETUID) };
         table.act(call, others(count, own), reading, Some(capability), "identity");
     }
-    table.again("setgroups", &[Again::Number, Again::Null], CAP_SETGID);
-    table.act("capset", Vec::new(), decode::capset, Some(CAP_SETPCAP), CAPABILITY);
+    table.again("setgroups", &[Again::Number, Again::Null], capability::SETGID);
+    table.act("capset", Vec::new(), decode::capset, Some(capability::SETPCAP), CAPABILITY);
     // PTRACE_ATTACH and PTRACE_SEIZE: all else is for who traces already.
     let attaching = [16, 0x4206].map(|request| vec![Condition::equals(0, request)]);
-    table.act("ptrace", attaching.into(), decode::ptrace, Some(CAP_SYS_PTRACE), "trace");
+    table.act("ptrace", attaching.into(), decode::ptrace, Some(capability::SYS_PTRACE), "trace");
     for call in ["process_vm_readv", "process_vm_writev"] {
-        table.act(call, Vec::new(), decode::of_process, Some(CAP_SYS_PTRACE), "trace");
+        table.act(call, Vec::new(), decode::of_process, Some(capability::SYS_PTRACE), "trace");
     }
 }
 
 fn privileged(table: &mut Table) {
     use Again::{Handle, MaybeText, Memory, Null, Number, Path, PerfEvent, Seconds, Sized, Text, Time, Timex};
-    table.again("reboot", &[Number, Number, Number, Null], CAP_SYS_BOOT);
-    table.again("kexec_load", &[Number, Number, Null, Number], CAP_SYS_BOOT);
-    table.again("kexec_file_load", &[Number, Number, Number, Null, Number], CAP_SYS_BOOT);
-    table.again("swapon", &[Text, Number], CAP_SYS_ADMIN);
-    table.again("swapoff", &[Text], CAP_SYS_ADMIN);
-    table.again("init_module", &[Null, Null, Null], CAP_SYS_MODULE);
-    table.again("finit_module", &[Number, Null, Number], CAP_SYS_MODULE);
-    table.again("delete_module", &[Text, Number], CAP_SYS_MODULE);
-    table.again("acct", &[MaybeText], CAP_SYS_PACCT);
-    table.again("chroot", &[Path], CAP_SYS_CHROOT);
-    table.again("sethostname", &[Null, Number], CAP_SYS_ADMIN);
-    table.again("setdomainname", &[Null, Number], CAP_SYS_ADMIN);
-    table.again("settimeofday", &[Time, Memory(8)], CAP_SYS_TIME);
+    table.again("reboot", &[Number, Number, Number, Null], capability::SYS_BOOT);
+    table.again("kexec_load", &[Number, Number, Null, Number], capability::SYS_BOOT);
+    table.again("kexec_file_load", &[Number, Number, Number, Null, Number], capability::SYS_BOOT);
+    table.again("swapon", &[Text, Number], capability::SYS_ADMIN);
+    table.again("swapoff", &[Text], capability::SYS_ADMIN);
+    table.again("init_module", &[Null, Null, Null], capability::SYS_MODULE);
+    table.again("finit_module", &[Number, Null, Number], capability::SYS_MODULE);
+    table.again("delete_module", &[Text, Number], capability::SYS_MODULE);
+    table.again("acct", &[MaybeText], capability::SYS_PACCT);
+    table.again("chroot", &[Path], capability::SYS_CHROOT);
+    table.again("sethostname", &[Null, Number], capability::SYS_ADMIN);
+    table.again("setdomainname", &[Null, Number], capability::SYS_ADMIN);
+    table.again("settimeofday", &[Time, Memory(8)], capability::SYS_TIME);
     // Of i386 only.
-    table.again("stime", &[Seconds, Null], CAP_SYS_TIME);
-    table.again("clock_settime", &[Number, Time], CAP_SYS_TIME);
-    table.again("clock_adjtime", &[Number, Timex], CAP_SYS_TIME);
-    table.again("adjtimex", &[Timex], CAP_SYS_TIME);
-    table.again("quotactl", &[Number, MaybeText, Number, Null], CAP_SYS_ADMIN);
-    table.again("vhangup", &[], CAP_SYS_TTY_CONFIG);
-    table.again("iopl", &[Number], CAP_SYS_RAWIO);
-    table.again("ioperm", &[Number, Number, Number], CAP_SYS_RAWIO);
-    table.again("syslog", &[Number, Null, Null], CAP_SYSLOG);
-    table.again("bpf", &[Number, Sized(2), Number], CAP_BPF);
-    table.again("perf_event_open", &[PerfEvent, Number, Number, Number, Number], CAP_PERFMON);
+    table.again("stime", &[Seconds, Null], capability::SYS_TIME);
+    table.again("clock_settime", &[Number, Time], capability::SYS_TIME);
+    table.again("clock_adjtime", &[Number, Timex], capability::SYS_TIME);
+    table.again("adjtimex", &[Timex], capability::SYS_TIME);
+    table.again("quotactl", &[Number, MaybeText, Number, Null], capability::SYS_ADMIN);
+    table.again("vhangup", &[], capability::SYS_TTY_CONFIG);
+    table.again("iopl", &[Number], capability::SYS_RAWIO);
+    table.again("ioperm", &[Number, Number, Number], capability::SYS_RAWIO);
+    table.again("syslog", &[Number, Null, Null], capability::SYSLOG);
+    table.again("bpf", &[Number, Sized(2), Number], capability::BPF);
+    table.again("perf_event_open", &[PerfEvent, Number, Number, Number, Number], capability::PERFMON);
     // The handle's head, its size and type, is all that is looked at before the capability.
-    table.again("open_by_handle_at", &[Number, Handle, Number], CAP_DAC_READ_SEARCH);
-    table.again("fanotify_init", &[Number, Number], CAP_SYS_ADMIN);
-    table.again("userfaultfd", &[Number], CAP_SYS_PTRACE);
+    table.again("open_by_handle_at", &[Number, Handle, Number], capability::DAC_READ_SEARCH);
+    table.again("fanotify_init", &[Number, Number], capability::SYS_ADMIN);
+    table.again("userfaultfd", &[Number], capability::SYS_PTRACE);
 }
 
 fn mounts(table: &mut Table) {
     use Again::{MaybeText, Null, Number, Path, Text};
-    table.again("mount", &[MaybeText, Path, MaybeText, Number, Null], CAP_SYS_ADMIN);
-    table.again("umount2", &[Path, Number], CAP_SYS_ADMIN);
-    table.again("pivot_root", &[Text, Text], CAP_SYS_ADMIN);
-    table.again("fsopen", &[Text, Number], CAP_SYS_ADMIN);
+    table.again("mount", &[MaybeText, Path, MaybeText, Number, Null], capability::SYS_ADMIN);
+    table.again("umount2", &[Path, Number], capability::SYS_ADMIN);
+    table.again("pivot_root", &[Text, Text], capability::SYS_ADMIN);
+    table.again("fsopen", &[Text, Number], capability::SYS_ADMIN);
 }
 
 /// The capability for a port below 1024.
-pub const PORT_CAPABILITY: u32 = CAP_NET_BIND_SERVICE;
+pub const PORT_CAPABILITY: u32 = capability::NET_BIND_SERVICE;

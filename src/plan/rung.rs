@@ -1,8 +1,9 @@
 //! Rungs: each carries every restriction of a policy by mechanisms of its own, or says what it lacks. They are tried in
 //! order of strength, and a policy is never carried in part.
 
-use crate::host::{CHOWN, Facts, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
+use crate::host::Facts;
 use crate::policy::{Axis, Policy, Posture};
+use crate::sys::capability::{CHOWN, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 use std::fmt;
 
 /// What a policy asks to be held.
