@@ -60,6 +60,10 @@ fn reason(rule: &str) -> &'static str {
         "keyring" => "keyring_closed",
         "terminal-input" => "terminal_shared",
         "abi" => "other_abi",
+        // As the firewall's records have it.
+        "control-plane" => "control_plane",
+        "dns" => "resolver",
+        "metadata" | "private-range" => "denied_address",
         "unreadable" => "caller_unreadable",
         _ => "not_allowed",
     }
@@ -70,6 +74,7 @@ fn object(target: &Target) -> Object {
     match target {
         Target::None => Object::default(),
         Target::Text(told) => Object { text: text(told.as_bytes()), ..Object::default() },
+        Target::Address(ip, port) => Object { port: *port, addrs: vec![*ip], ..Object::default() },
         Target::Path(target) => {
             Object { path: text(&target.path), to: target.to.as_deref().and_then(text), ..Object::default() }
         }

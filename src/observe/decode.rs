@@ -2,6 +2,7 @@
 
 mod again;
 mod attributes;
+pub mod messages;
 mod sockets;
 
 pub use again::{AGAIN_MAX, Again, again};
@@ -9,7 +10,7 @@ pub use attributes::{
     INODE_REQUESTS, file_setattr, fremovexattr, fsetxattr, ioctl, lremovexattr, lsetxattr, removexattr, removexattrat,
     setxattr, setxattrat,
 };
-pub use sockets::{address, bind, connect, sendmsg, sendto};
+pub use sockets::{address, bind, connect, made, sendmsg, sendto};
 
 use super::act::{Act, Base, Change, Made, Place};
 use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};

@@ -5,9 +5,13 @@
 //! which the kernel judges access to files; its other uids are the run's own, so that the command can neither signal, trace,
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
+mod later;
+
 use super::calls::Calls;
 pub use super::judge::Unnoted;
 use super::judge::{Judge, Verdict};
+use super::sockets::Sockets;
+use super::sockets::rules::SocketRules;
 use super::told::{Heard, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
@@ -42,6 +46,8 @@ pub struct ObserverSpec {
     pub ids: Ids,
     /// Where connections go that nothing refuses.
     pub unnoted: Unnoted,
+    /// What the command's sockets are held to, where they are made for it.
+    pub sockets: Option<SocketRules>,
 }
 
 /// The observer, seen from the stage.
@@ -99,6 +105,13 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         Ok(may_open) => may_open,
         Err(cause) => return i32::from(told.send(&Told::Failed(cause)).is_err()) + 1,
     };
+    let sockets = match spec.sockets.clone().map(Sockets::start).transpose() {
+        Ok(sockets) => sockets,
+        Err(errno) => {
+            let failed = Told::Failed(format!("observer: the thread for calls that wait: {errno}"));
+            return i32::from(told.send(&failed).is_err()) + 1;
+        }
+    };
     // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
     let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
     let judge = Judge {
@@ -109,6 +122,7 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         mixed,
         stage,
         names: true,
+        sockets,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
@@ -221,7 +235,7 @@ impl Service {
     }
 
     /// Answers each call until no process is left that could make one. False: something of ours has failed.
-    fn answer_all(&self, served: &Served) -> bool {
+    fn answer_all(self: &Arc<Self>, served: &Arc<Served>) -> bool {
         loop {
             match self.answer_one(served) {
                 Next::Wait => {}
@@ -232,7 +246,7 @@ impl Service {
     }
 
     /// Waits for the next call and answers it.
-    fn answer_one(&self, served: &Served) -> Next {
+    fn answer_one(self: &Arc<Self>, served: &Arc<Served>) -> Next {
         match notify::receive(served.listener.as_fd()) {
             Ok(notification) if !self.answer(served, &notification) => Next::Failed,
             Ok(_) | Err(Errno::EINTR) => Next::Wait,
@@ -243,12 +257,17 @@ impl Service {
         }
     }
 
-    fn answer(&self, served: &Served, notification: &Notification) -> bool {
+    fn answer(self: &Arc<Self>, served: &Arc<Served>, notification: &Notification) -> bool {
         let (listener, id) = (served.listener.as_fd(), notification.id);
         let verdict = served.judge.judge(listener, notification);
         // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
         let recorded = match &verdict {
-            Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
+            Verdict::GoOn
+            | Verdict::Passes
+            | Verdict::RefuseSilently(_)
+            | Verdict::Done(_)
+            | Verdict::Opened(..)
+            | Verdict::Later(_) => true,
             _ if !notify::is_waiting(listener, id) => return true,
             Verdict::Tell(reaches) => self.tell(&Told::Reaches(reaches.clone())),
             Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.ask(&Told::Refused(refusal.clone())),
@@ -258,9 +277,12 @@ impl Service {
             return false;
         }
         let answered = match verdict {
-            Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_) => {
-                notify::let_go_on(listener, id)
-            }
+            Verdict::Later(later) => return self.answer_later(served, id, *later),
+            Verdict::GoOn
+            | Verdict::Passes
+            | Verdict::Tell(_)
+            | Verdict::GoOnRecorded(_)
+            | Verdict::Unknown(_) => notify::let_go_on(listener, id),
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {
