@@ -280,7 +280,7 @@ impl Attendance {
             Ok(arena) => arena,
             Err(cause) => return Ok(Err(cause)),
         };
-        let forked = Child::fork(|| self.confine_to_probe().map(|()| stage.suite.run()));
+        let forked = Child::fork(|| self.confine_to_probe().map(|()| stage.suite.run(&arena)));
         let heard = self.hear(&forked)?;
         let status = forked.map(|child| waitpid(child.pid, None));
         // Whatever a probe started is a child of ours now.
