@@ -4,6 +4,7 @@ mod again;
 mod attributes;
 pub mod messages;
 mod sockets;
+mod steering;
 
 pub use again::{AGAIN_MAX, Again, again};
 pub use attributes::{
@@ -11,6 +12,7 @@ pub use attributes::{
     setxattr, setxattrat,
 };
 pub use sockets::{address, bind, connect, made, sendmsg, sendto};
+pub use steering::{ioprio_set, of_first, setpriority};
 
 use super::act::{Act, Base, Change, Made, Place};
 use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};

@@ -278,11 +278,9 @@ impl Service {
         }
         let answered = match verdict {
             Verdict::Later(later) => return self.answer_later(served, id, *later),
-            Verdict::GoOn
-            | Verdict::Passes
-            | Verdict::Tell(_)
-            | Verdict::GoOnRecorded(_)
-            | Verdict::Unknown(_) => notify::let_go_on(listener, id),
+            Verdict::GoOn | Verdict::Passes | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_) => {
+                notify::let_go_on(listener, id)
+            }
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {

@@ -35,7 +35,6 @@ pub fn send_message(
 /// tgkill(2): a signal to one thread of a process.
 pub fn signal_thread(process: Pid, thread: Pid, signal: nix::sys::signal::Signal) -> Result<()> {
     // SAFETY: all arguments are integers.
-    let done =
-        unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw(), thread.as_raw(), signal as libc::c_int) };
+    let done = unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw(), thread.as_raw(), signal as libc::c_int) };
     Errno::result(done).map(|_| ())
 }

@@ -52,7 +52,8 @@ fn v6(bytes: &[u8]) -> Destination {
     };
     let to = SocketAddr::new(Ipv6Addr::from(*ip).into(), u16::from_be_bytes([head[2], head[3]]));
     let flow = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-    let scope = bytes.get(IN6_LEAST..).and_then(|rest| rest.first_chunk()).map_or(0, |scope| u32::from_ne_bytes(*scope));
+    let scope =
+        bytes.get(IN6_LEAST..).and_then(|rest| rest.first_chunk()).map_or(0, |scope| u32::from_ne_bytes(*scope));
     Destination::To(to, of(to, flow, scope))
 }
 
@@ -61,14 +62,10 @@ pub fn of(address: SocketAddr, flow: u32, scope: u32) -> Vec<u8> {
     let port = address.port().to_be_bytes();
     match address.ip() {
         IpAddr::V4(ip) => [&(libc::AF_INET as u16).to_ne_bytes()[..], &port, &ip.octets(), &[0; 8]].concat(),
-        IpAddr::V6(ip) => [
-            &(libc::AF_INET6 as u16).to_ne_bytes()[..],
-            &port,
-            &flow.to_be_bytes(),
-            &ip.octets(),
-            &scope.to_ne_bytes(),
-        ]
-        .concat(),
+        IpAddr::V6(ip) => {
+            [&(libc::AF_INET6 as u16).to_ne_bytes()[..], &port, &flow.to_be_bytes(), &ip.octets(), &scope.to_ne_bytes()]
+                .concat()
+        }
     }
 }
 

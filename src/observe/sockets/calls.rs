@@ -47,7 +47,8 @@ pub(super) fn has_one_thread(tid: Pid) -> bool {
 
 /// Whether a unix socket's address is an abstract name, or asks for one (unix(7)).
 pub(super) fn is_abstract(address: &[u8]) -> bool {
-    address.first_chunk() == Some(&(libc::AF_UNIX as u16).to_ne_bytes()) && address.get(2).is_none_or(|first| *first == 0)
+    address.first_chunk() == Some(&(libc::AF_UNIX as u16).to_ne_bytes())
+        && address.get(2).is_none_or(|first| *first == 0)
 }
 
 /// How long a message may wait for a datagram socket that is about to be made.
@@ -106,6 +107,15 @@ impl Looked<'_> {
             }
             None => Behind::Unknown,
         }))
+    }
+
+    /// The duplicate of one of the caller's sockets, where there is one.
+    pub(in crate::observe) fn held(&self, fd: i32) -> Result<Option<Arc<Held>>, Unread> {
+        let Some(sockets) = &self.judge.sockets else { return Ok(None) };
+        Ok(match self.behind(sockets, fd)? {
+            Ok(Behind::Held(held)) => Some(held),
+            _ => None,
+        })
     }
 
     pub(super) fn later(&self, later: Later) -> Verdict {

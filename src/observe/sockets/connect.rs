@@ -145,11 +145,7 @@ impl Looked<'_> {
     }
 
     /// Where a path leads the caller, pinned, and whether it may be reached; `None` for an address that is no path.
-    pub(super) fn named(
-        &self,
-        sockets: &Sockets,
-        address: &[u8],
-    ) -> Result<Result<Option<Named>, Verdict>, Unread> {
+    pub(super) fn named(&self, sockets: &Sockets, address: &[u8]) -> Result<Result<Option<Named>, Verdict>, Unread> {
         let Address::Unix(at) = decode::address(address) else { return Ok(Ok(None)) };
         let name = self.caller.name(&at)?;
         let pinned = match walk::pin(&name) {

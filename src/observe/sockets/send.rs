@@ -9,8 +9,8 @@ use super::table::Known;
 use super::waiting::{Later, Outcome};
 use crate::install::firewall::rules::DEFAULT_DENY;
 use crate::observe::act::Sent;
-use crate::observe::calls::Structures;
 use crate::observe::caller::Unread;
+use crate::observe::calls::Structures;
 use crate::observe::decode::messages::{Control, Fault, Layout, Message, message, native, piece};
 use crate::observe::judge::{Looked, Verdict};
 use crate::observe::threads;
@@ -51,13 +51,7 @@ struct Lengths {
 }
 
 impl Looked<'_> {
-    pub(super) fn send(
-        &self,
-        sockets: &Arc<Sockets>,
-        fd: i32,
-        flags: i32,
-        sent: &Sent,
-    ) -> Result<Verdict, Unread> {
+    pub(super) fn send(&self, sockets: &Arc<Sockets>, fd: i32, flags: i32, sent: &Sent) -> Result<Verdict, Unread> {
         let held = match self.behind(sockets, fd)? {
             Err(verdict) => return Ok(verdict),
             Ok(Behind::Held(held)) => held,
