@@ -2,6 +2,7 @@
 //! which rule a call met. Register arguments decide, of which the kernel has its own copy.
 
 use crate::mutation;
+use crate::plan::means::Terms;
 use crate::policy::{Axis, Posture};
 use nix::libc;
 
@@ -82,6 +83,9 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | CLONE_NEWTIME;
 const CLONE_NEWTIME: u64 = 0x80;
 
+/// A table of descriptors that is shared, and whether by threads of one process.
+const SHARED_TABLE: u64 = (libc::CLONE_FILES | libc::CLONE_THREAD) as u64;
+
 /// The mount family: EPERM, as the kernel answers one without SYS_ADMIN.
 const MOUNTS: &[&str] = &[
     "mount",
@@ -130,18 +134,23 @@ impl Rules {
     }
 }
 
-/// All refusals of the given postures.
-pub fn rules(privilege: Posture, network: Posture) -> Vec<Rule> {
+/// All refusals on the given terms.
+pub fn rules(terms: &Terms) -> Vec<Rule> {
+    let Terms { privilege, network, .. } = *terms;
     let mut rules = Rules(Vec::new());
     let of_privilege = Some(Axis::Privilege);
     // A shared terminal is the caller's: what is pushed into it runs in the caller's shell afterwards (case P07).
     for request in [libc::TIOCSTI, libc::TIOCLINUX].iter().filter(|_| !mutation::left_out("terminal-input")) {
         rules.refuse(&["ioctl"], &[Condition::equals(1, *request)], libc::EPERM, of_privilege, "terminal-input");
     }
+    // Under the caller's own uid the caller's keys are the command's to use by their numbers.
+    let keys = privilege == Posture::Locked || privilege > Posture::Open && terms.means.one_uid;
+    if keys && !mutation::left_out("absent-calls") {
+        rules.refuse(KEYS, &[], libc::ENOSYS, of_privilege, "keyring");
+    }
     if privilege == Posture::Locked {
         if !mutation::left_out("absent-calls") {
             rules.refuse(ABSENT, &[], libc::ENOSYS, None, "absent");
-            rules.refuse(KEYS, &[], libc::ENOSYS, of_privilege, "keyring");
         }
         if !mutation::left_out("mount-calls") {
             rules.refuse(MOUNTS, &[], libc::EPERM, of_privilege, "mount");
@@ -161,6 +170,11 @@ pub fn rules(privilege: Posture, network: Posture) -> Vec<Rule> {
         if !mutation::left_out("multipath") {
             sockets_of_the_kernel(&mut rules);
         }
+    }
+    if terms.makes_sockets() {
+        // Who shares a table of descriptors with another process can have one of its sockets take another's place.
+        let shares = Condition::Is { argument: 0, mask: SHARED_TABLE, value: libc::CLONE_FILES as u64 };
+        rules.refuse(&["clone"], &[shares], libc::EPERM, Some(Axis::Network), "shared-descriptors");
     }
     rules.0
 }
