@@ -1,6 +1,6 @@
 //! What this kernel gives to the rungs: which facts are tried when, and all of them for the record.
 
-use super::finding::{Finding, NOT_TRIED, Tried, in_child};
+use super::finding::{Finding, NOT_TRIED, Tried, in_child, proc};
 use super::{Depth, Facts, Landlock, landlock, namespaces, stopped};
 use crate::install::firewall;
 use crate::install::workspace::IdMapping;
@@ -118,6 +118,7 @@ pub(super) fn nflog() -> Finding {
 
 /// Whether any of the places where workspaces are kept can be mounted with exchanged ids.
 pub(super) fn idmapped_mounts() -> Finding {
+    proc()?;
     let id = Uid::from_raw(1);
     let mapping = IdMapping::new(id, Gid::from_raw(id.as_raw())).map_err(|error| error.to_string())?;
     let mut refused = Vec::new();
