@@ -282,7 +282,8 @@ pub fn hand_over(handover: BorrowedFd<'_>, listener: RawFd, of: Of) -> Result<()
     sendmsg::<()>(handover.as_raw_fd(), &[IoSlice::new(&word)], &control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
 }
 
-fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)>, Errno> {
+/// Takes the next listener; `None` when whoever could hand one over has ended.
+pub fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)>, Errno> {
     let mut space = cmsg_space!([RawFd; 1]);
     let mut byte = [0; 1];
     let mut parts = [IoSliceMut::new(&mut byte)];
