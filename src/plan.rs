@@ -121,8 +121,7 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     policy.check_holdable()?;
     let wanted = rung::wanted(&policy);
-    let (rung, restrictions) =
-        rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
+    let (rung, restrictions) = rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
     let means = rung.means();
     if let (Some(identity), Some(pid), false) = (&facts.identity, facts.identity_process, means.one_uid) {
         return Err(Refusal::UserIsBusy { uid: identity.uid.as_raw(), pid });
@@ -134,7 +133,7 @@ pub fn plan(
     let mounts = match &identity {
         Some(identity) => {
             let masks = if means.files == FileBarrier::Mounts { masks } else { &[] };
-            let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &mut workspaces)?;
+            let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &means, &mut workspaces)?;
             if means.files == FileBarrier::Landlock {
                 // What is void under no_new_privs needs no cover, and there is none to be had.
                 view.files.clear();
@@ -220,10 +219,14 @@ fn rung_notes(policy: &Policy, means: &Means) -> Vec<String> {
         return notes;
     }
     if means.implies_no_new_privs() && policy.privilege.posture == Posture::Restricted {
-        notes.push("no_new_privs is in force at privilege restricted too: this rung has no filter without it".to_owned());
+        notes.push(
+            "no_new_privs is in force at privilege restricted too: this rung has no filter without it".to_owned(),
+        );
     }
     if means.files == FileBarrier::Landlock {
-        notes.push("the account files are the image's own, and this program's file can be read: masks need mounts".into());
+        notes.push(
+            "the account files are the image's own, and this program's file can be read: masks need mounts".into(),
+        );
     }
     if means.one_uid {
         notes.push("the caller's supplementary groups are kept: giving them up needs root".into());
@@ -271,6 +274,7 @@ fn mount_plan(
     identity: &Identity,
     home: Option<&HomePlan>,
     masks: &[PathBuf],
+    means: &Means,
     ownerships: &mut BTreeMap<PathBuf, Ownership>,
 ) -> Result<MountPlan, Refusal> {
     let trees = Trees::of(policy, &identity.home);
@@ -314,6 +318,13 @@ fn mount_plan(
             // In a HOME that is not the command's own nothing changes hands.
             Some(PathFact::Present { writable: false, .. })
                 if home.is_none() && path.starts_with(&identity.home) && !places.contains(path) => {}
+            // Only root could give it to the command. What the policy names must be writable; the rest is as it is.
+            Some(PathFact::Present { writable: false, .. }) if means.one_uid => {
+                if named.contains(path) {
+                    let fault = "the caller may not write it, and only root could change that".into();
+                    return Err(Refusal::Path { path: path.clone(), fault });
+                }
+            }
             Some(PathFact::Present { real, writable, idmap, directory }) => {
                 let ownership = match (writable, idmap.as_deref()) {
                     (true, _) => Ownership::Kept,

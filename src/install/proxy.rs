@@ -73,8 +73,8 @@ fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnErro
     move |source| SpawnError::Call { call, source: source.into() }
 }
 
-/// Starts the proxy with a uid of its own on a free port of [`PROXIES`].
-pub fn start(plan: &ProxyPlan, uid: u32) -> Result<ProxyProcess, SpawnError> {
+/// Starts the proxy on a free port of [`PROXIES`], with a uid of its own if one is given.
+pub fn start(plan: &ProxyPlan, uid: Option<u32>) -> Result<ProxyProcess, SpawnError> {
     let listener = TcpListener::bind((PROXIES, 0)).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
@@ -116,7 +116,7 @@ fn strip(
     listener: &TcpListener,
     recorder: &ChannelRecorder,
     told: &OwnedFd,
-    uid: u32,
+    uid: Option<u32>,
     filter: &[u8],
 ) -> Result<(), SpawnError> {
     // Out of the caller's process group, so that the terminal's signals are the command's alone.
@@ -125,9 +125,15 @@ fn strip(
     let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
     sys::close_all_but(&[listener.as_raw_fd(), channel, told.as_raw_fd()]).map_err(failed("close_range"))?;
     raise_descriptor_limit()?;
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
-    if !mutation::left_out("proxy-ids") {
-        drop_ids(uid, gid)?;
+    match uid {
+        Some(uid) if !mutation::left_out("proxy-ids") => drop_ids(Uid::from_raw(uid), Gid::from_raw(uid))?,
+        Some(_) => {}
+        // The caller's own, which the command has too: Landlock keeps it from this process, whose memory is closed besides.
+        None => {
+            sys::ambient_clear().map_err(failed("prctl"))?;
+            sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
+            nix::sys::prctl::set_dumpable(false).map_err(failed("prctl"))?;
+        }
     }
     nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
     no_files()?;
