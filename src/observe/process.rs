@@ -109,6 +109,7 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         mixed,
         stage,
         names: true,
+        barrier: None,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if getppid() != parent || service.channel.send(&Told::Ready).is_err() {

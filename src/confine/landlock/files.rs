@@ -254,3 +254,7 @@ fn entries(directory: BorrowedFd<'_>, path: &Path) -> Result<Vec<OsString>, Conf
     names.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
     Ok(names)
 }
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

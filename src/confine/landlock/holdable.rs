@@ -21,7 +21,10 @@ pub fn holdable(plan: &MountPlan, ids: Ids) -> Result<(), String> {
     let barrier = Barrier::of(plan).map_err(|error| error.to_string())?;
     let who = Who::of(ids).map_err(|errno| format!("getgroups: {errno}"))?;
     if let Some(workspace) = plan.writable.iter().find(|writable| writable.idmapped) {
-        return Err(format!("{}: it can be mounted with the command's ids only where mounts are", workspace.path.display()));
+        return Err(format!(
+            "{}: it can be mounted with the command's ids only where mounts are",
+            workspace.path.display()
+        ));
     }
     for writable in barrier.writable() {
         if let Some(tree) = barrier.protected_beneath(writable) {
@@ -34,7 +37,11 @@ pub fn holdable(plan: &MountPlan, ids: Ids) -> Result<(), String> {
     }
     for mask in &plan.masks {
         if who.may_open(mask) {
-            return Err(format!("{}: its mode leaves it open to uid {}, and a mask takes a mount", mask.display(), ids.uid));
+            return Err(format!(
+                "{}: its mode leaves it open to uid {}, and a mask takes a mount",
+                mask.display(),
+                ids.uid
+            ));
         }
     }
     // Landlock gives no names to a directory above a tree: where the command could have made some, that would be a denial
