@@ -92,6 +92,7 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
         mixed,
         stage,
         names: true,
+        barrier: None,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if service.channel.send(&Told::Ready).is_err() {
