@@ -1,6 +1,7 @@
 //! The command line, as clap types. What the flags say about a policy is one [`Layer`]; what they say about this run
 //! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
 
+use crate::plan::rung::{self, Rung};
 use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
 use crate::report::{By, Form, Request, Selection};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -170,6 +171,9 @@ pub struct RunFlags {
     /// Put a label into the first record
     #[arg(long, value_name = "KEY=VALUE")]
     pub label: Vec<Label>,
+    /// The rung to stand on (full, rootless, container, bare), or none; the strongest that carries the policy when left out
+    #[arg(long, value_name = "NAME")]
+    pub rung: Option<RungName>,
     /// Write how the run ended to this descriptor, as JSON
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(RawFd).range(0..))]
     pub json_status_fd: Option<RawFd>,
@@ -195,9 +199,26 @@ impl PolicyFlags {
 }
 
 impl RunFlags {
+    /// The rung that is demanded.
+    pub fn demanded(&self) -> Option<&'static dyn Rung> {
+        self.rung.map(|name| name.0)
+    }
+
     /// The labels by key; the last value of a key counts.
     pub fn labels(&self) -> BTreeMap<String, String> {
         self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect()
+    }
+}
+
+/// What `--rung` takes.
+#[derive(Debug, Clone, Copy)]
+pub struct RungName(pub &'static dyn Rung);
+
+impl FromStr for RungName {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<RungName, BadValue> {
+        rung::named(text).map(RungName).ok_or_else(|| BadValue::new("rung", text, "full, rootless, container, bare"))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::ledger::verify_path;
 use crate::plan::{self, describe};
 use crate::policy::{Posture, show};
 use crate::report::{self, ReportError};
+use nix::unistd::geteuid;
 use std::io::{BufWriter, IsTerminal, Write};
 
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
@@ -47,6 +48,7 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let databases = Databases::read()?;
     let identity = match (&policy.privilege.user, policy.privilege.posture) {
         (_, Posture::Open) => None,
+        (None, _) if !geteuid().is_root() => Some(databases.callers()),
         (Some(user), _) => Some(databases.named(&user.to_string())?),
         // The one that a run would take now.
         (None, _) => {
@@ -55,7 +57,7 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
         }
     };
     let facts = Facts::gather(&policy, databases, identity, true)?;
-    let plan = plan::plan(policy, &facts, &[])?;
+    let plan = plan::plan(policy, &facts, &[], args.run.demanded())?;
     let text = if args.json { describe::json(&plan, &facts) } else { describe::text(&plan, &facts) };
     out.write_all(text.as_bytes()).map_err(call("write"))?;
     Ok(0)

@@ -2,6 +2,7 @@
 //! Pure: nothing is looked up and nothing is changed here.
 
 pub mod describe;
+pub mod means;
 pub mod rung;
 
 use crate::confine::abi;
@@ -12,6 +13,7 @@ use crate::install::mounts::{MountPlan, Overlay, Writable};
 use crate::install::workspace::Ownership;
 use crate::policy::{AddressRules, Allowlist, Loopback, Policy, Posture, Trees, Unholdable};
 use crate::proxy::Dns;
+use means::{FileBarrier, Means};
 use rung::{Carried, Rung};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -110,20 +112,36 @@ pub enum Refusal {
     },
 }
 
-/// Makes the plan.
-pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Refusal> {
+/// Makes the plan, on `demanded` if a rung is.
+pub fn plan(
+    policy: Policy,
+    facts: &Facts,
+    masks: &[PathBuf],
+    demanded: Option<&'static dyn Rung>,
+) -> Result<Plan, Refusal> {
     policy.check_holdable()?;
-    if let (Some(identity), Some(pid)) = (&facts.identity, facts.identity_process) {
+    let wanted = rung::wanted(&policy);
+    let (rung, restrictions) =
+        rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
+    let means = rung.means();
+    if let (Some(identity), Some(pid), false) = (&facts.identity, facts.identity_process, means.one_uid) {
         return Err(Refusal::UserIsBusy { uid: identity.uid.as_raw(), pid });
     }
-    let wanted = rung::wanted(&policy);
-    let (rung, restrictions) = rung::first_that_carries(&wanted, facts).map_err(Refusal::NoRung)?;
-    let mut notes = Vec::new();
+    let mut notes = rung_notes(&policy, &means);
     let identity = facts.identity.clone();
     let mut workspaces = BTreeMap::new();
     let home = identity.as_ref().map(|identity| home_plan(&policy, facts, identity)).transpose()?.flatten();
     let mounts = match &identity {
-        Some(identity) => Some(mount_plan(&policy, facts, identity, home.as_ref(), masks, &mut workspaces)?),
+        Some(identity) => {
+            let masks = if means.files == FileBarrier::Mounts { masks } else { &[] };
+            let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &mut workspaces)?;
+            if means.files == FileBarrier::Landlock {
+                // What is void under no_new_privs needs no cover, and there is none to be had.
+                view.files.clear();
+                view.masks.retain(|path| !escalation_directories(facts).any(|directory| directory == *path));
+            }
+            Some(view)
+        }
         None if !policy.filesystem.read_only.is_empty() => {
             let path = policy.filesystem.read_only[0].resolve(Path::new("/"));
             let fault = "read-only paths need filesystem restricted or locked".to_owned();
@@ -174,8 +192,8 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
     });
     Ok(Plan {
         unobserved: unobserved(&policy, facts),
-        scopes: policy.privilege.posture == Posture::Locked && facts.scopes,
-        audited: policy.privilege.posture == Posture::Locked && facts.scopes && facts.audit == Some(Ok(())),
+        scopes: scoped(&policy, &means) && facts.scopes,
+        audited: scoped(&policy, &means) && facts.scopes && facts.audit == Some(Ok(())),
         policy,
         rung,
         restrictions,
@@ -187,6 +205,30 @@ pub fn plan(policy: Policy, facts: &Facts, masks: &[PathBuf]) -> Result<Plan, Re
         proxy,
         notes,
     })
+}
+
+/// Whether Landlock's scopes are in force where the kernel has them.
+fn scoped(policy: &Policy, means: &Means) -> bool {
+    let privilege = policy.privilege.posture;
+    privilege == Posture::Locked || privilege > Posture::Open && means.one_uid
+}
+
+/// What the rung itself has an operator know.
+fn rung_notes(policy: &Policy, means: &Means) -> Vec<String> {
+    let mut notes = Vec::new();
+    if policy.privilege.posture == Posture::Open {
+        return notes;
+    }
+    if means.implies_no_new_privs() && policy.privilege.posture == Posture::Restricted {
+        notes.push("no_new_privs is in force at privilege restricted too: this rung has no filter without it".to_owned());
+    }
+    if means.files == FileBarrier::Landlock {
+        notes.push("the account files are the image's own, and this program's file can be read: masks need mounts".into());
+    }
+    if means.one_uid {
+        notes.push("the caller's supplementary groups are kept: giving them up needs root".into());
+    }
+    notes
 }
 
 /// HOME, if it is the command's own, with the directories that must exist in it: its writable set, and what tools expect.

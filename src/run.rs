@@ -20,7 +20,7 @@ use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use session::Session;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -128,6 +128,9 @@ impl<'a> Loaded<'a> {
         if self.policy.postures().privilege == Posture::Open {
             return Ok(());
         }
+        if !geteuid().is_root() {
+            return self.keep_identity();
+        }
         self.busy = reserve::busy_uids();
         reserve::clear_stale_walls(&mut self.busy)?;
         undo::put_back_for_the_dead(&self.busy)?;
@@ -148,11 +151,22 @@ impl<'a> Loaded<'a> {
         Ok(())
     }
 
+    /// Without root the command has the caller's ids, and so has everything of ours.
+    fn keep_identity(&mut self) -> Result<(), Error> {
+        let identity = match &self.policy.privilege.user {
+            Some(user) => self.databases.named(&user.to_string())?,
+            None => self.databases.callers(),
+        };
+        self.own_uid = Some(geteuid().as_raw());
+        self.identity = Some(identity);
+        Ok(())
+    }
+
     fn plan(self) -> Result<Planned<'a>, Error> {
         let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
         let facts = Facts::gather(&policy, databases, identity, false)?;
         let masks = control_files::masks(&policy, &facts)?;
-        let plan = plan::plan(policy, &facts, &masks)?;
+        let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
         control_files::check(&plan, &facts, args)?;
         Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
     }

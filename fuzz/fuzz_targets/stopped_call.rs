@@ -7,6 +7,7 @@ use ringfence::observe::caller::{Memory, PATH_MAX, Unread};
 use ringfence::observe::calls::{Calls, Found, NATIVE, Structures};
 use ringfence::observe::decode::{Call, again};
 use ringfence::observe::watched::{Ids, Reading};
+use ringfence::plan::means::{Means, Terms};
 use ringfence::policy::{Abi, Posture};
 use ringfence::sys::notify::CallData;
 use std::cell::Cell;
@@ -64,11 +65,17 @@ fn register(kind: u8, bytes: [u8; 8]) -> u64 {
     }
 }
 
-/// All that is looked at, under each posture of the privilege axis that has anything looked at.
-static TABLES: LazyLock<[Calls; 2]> = LazyLock::new(|| {
+/// All that is looked at, under each posture of the privilege axis that has anything looked at, with and without mounts.
+static TABLES: LazyLock<[Calls; 3]> = LazyLock::new(|| {
     let ids = Ids { uid: 10_001, gid: 10_002 };
-    [Posture::Locked, Posture::Restricted]
-        .map(|privilege| Calls::new(privilege, Posture::Restricted, ids, &[Abi::I386]))
+    let terms = [
+        (Posture::Locked, Means::FULL),
+        (Posture::Restricted, Means::FULL),
+        (Posture::Locked, Means::BARE),
+    ];
+    terms.map(|(privilege, means)| {
+        Calls::new(&Terms { privilege, network: Posture::Restricted, means }, ids, &[Abi::I386])
+    })
 });
 
 fn check(place: &Place) {
@@ -120,7 +127,7 @@ fuzz_target!(|input: &[u8]| {
     let arguments: [u64; 6] =
         std::array::from_fn(|n| register(kinds[n], words[n * 8..][..8].try_into().expect("eight bytes")));
 
-    let all = &TABLES[usize::from(form & 1)];
+    let all = &TABLES[usize::from(form) % TABLES.len()];
     let call = &all.watched[usize::from(which) % all.watched.len()];
     let structures = [Structures::Native, Structures::Narrow, Structures::Time64][usize::from(form >> 4) % 3];
     let change = if form & 4 == 0 { 0 } else { change };

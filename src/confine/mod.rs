@@ -10,6 +10,7 @@ pub mod seccomp;
 
 use crate::install::account::Identity;
 use crate::mutation;
+use crate::plan::means::Means;
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
 pub use listener::Handover;
@@ -22,6 +23,8 @@ use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid,
 pub struct Confinement {
     /// The posture of the privilege axis.
     pub privilege: Posture,
+    /// How the rung works.
+    pub means: Means,
     /// Who it becomes; `None` where the privilege axis is open.
     pub identity: Option<Identity>,
     /// The seccomp program that refuses by itself, made ahead by [`seccomp::program`].
@@ -89,6 +92,7 @@ impl Confinement {
             return Ok(());
         };
         let locked = self.privilege == Posture::Locked;
+        let no_new_privs = locked || self.means.implies_no_new_privs();
         let handover = handover.filter(|_| !mutation::left_out("notifier") && !mutation::left_out("seccomp"));
         let mut peer = handover.as_ref().map(Peer::fork).transpose()?;
         // Keys while the caller's session keyring is still the one to be left (case P08).
@@ -96,30 +100,18 @@ impl Confinement {
             keyring()?;
         }
         // The bounding set needs SETPCAP, which the next steps give up.
-        if locked && !mutation::left_out("bounding") {
+        if locked && self.means.empties_bounding && !mutation::left_out("bounding") {
             empty_bounding_set()?;
         }
         // Without no_new_privs a filter is loaded while SYS_ADMIN is held, so that set-id programs still work.
-        if !locked && !mutation::left_out("seccomp") {
+        if !no_new_privs && !mutation::left_out("seccomp") {
             self.load_filter(peer.take())?;
         }
-        // Groups before ids: setgroups needs SETGID, which leaves with the uid.
-        if !mutation::left_out("groups") {
-            drop_groups()?;
-        }
-        if !mutation::left_out("ids") {
-            become_identity(identity.uid, identity.gid)?;
-        }
-        // A change of uid clears neither the inheritable set nor, under KEEP_CAPS, the permitted one (case P01).
-        if !mutation::left_out("capabilities") {
-            empty_capability_sets()?;
-        }
-        if locked {
+        self.give_up(identity)?;
+        if no_new_privs {
             // Before Landlock and seccomp, which an unprivileged process may only load under it.
             if !mutation::left_out("no-new-privs") {
-                nix::sys::prctl::set_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
-                let held = nix::sys::prctl::get_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
-                wanted("no_new_privs", held, true)?;
+                no_new_privs_set()?;
             }
             if self.scopes && !mutation::left_out("landlock") {
                 landlock::restrict_scopes(self.audited)?;
@@ -132,6 +124,23 @@ impl Confinement {
         Ok(())
     }
 
+    /// Groups, ids, capabilities.
+    fn give_up(&self, identity: &Identity) -> Result<(), ConfineError> {
+        // Who keeps its uid has no SETGID either, by which groups are left (setgroups(2)).
+        if !self.means.one_uid && !mutation::left_out("groups") {
+            drop_groups()?;
+        }
+        // After the groups: setgroups needs SETGID, which leaves with the uid.
+        if !mutation::left_out("ids") {
+            become_identity(identity.uid, identity.gid)?;
+        }
+        // A change of uid clears neither the inheritable set nor, under KEEP_CAPS, the permitted one (case P01).
+        if !mutation::left_out("capabilities") {
+            empty_capability_sets()?;
+        }
+        Ok(())
+    }
+
     fn load_filter(&self, peer: Option<Peer>) -> Result<(), ConfineError> {
         match peer {
             Some(peer) => peer.load(&self.notifying)?,
@@ -139,6 +148,12 @@ impl Confinement {
         }
         wanted("seccomp", sys::seccomp_mode().map_err(failed("seccomp", "prctl"))?, 2)
     }
+}
+
+/// Sets no_new_privs (prctl(2)), and reads it back.
+pub fn no_new_privs_set() -> Result<(), ConfineError> {
+    nix::sys::prctl::set_no_new_privs().map_err(failed("no_new_privs", "prctl"))?;
+    wanted("no_new_privs", nix::sys::prctl::get_no_new_privs().map_err(failed("no_new_privs", "prctl"))?, true)
 }
 
 fn one_thread() -> Result<(), ConfineError> {

@@ -1,11 +1,14 @@
 //! The observer's confinement: the command's, as far as the kernel's verdict on a path depends on it, and no listener.
 
-use super::{ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, one_thread, wanted};
+use super::{
+    ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, no_new_privs_set, one_thread, wanted,
+};
+use crate::plan::means::EgressBarrier;
 use crate::sys::{self, CapabilitySets, capability};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
-use nix::unistd::{Uid, getresgid, getresuid, setfsuid, setresgid, setresuid};
+use nix::unistd::{Gid, Uid, getresgid, getresuid, setfsuid, setresgid, setresuid};
 
 const SYS_PTRACE: u64 = 1 << capability::SYS_PTRACE;
 const SETUID: u64 = 1 << capability::SETUID;
@@ -33,12 +36,28 @@ impl Confinement {
         let (uid, gid, own) = (identity.uid, identity.gid, Uid::from_raw(own));
         free_of_limits()?;
         keyring()?;
+        let kept = if self.means.one_uid { self.keep_ids(uid)? } else { self.take_ids(uid, gid, own)? };
+        no_new_privs_set()?;
+        // It reads what the command may not: its memory is closed to all of the command's user.
+        nix::sys::prctl::set_dumpable(false).map_err(failed("observer", "prctl"))?;
+        sys::load_seccomp(&self.filter).map_err(failed("observer", "seccomp"))?;
+        wanted(
+            "observer",
+            sys::seccomp_mode().map_err(failed("observer", "prctl"))?,
+            libc::SECCOMP_MODE_FILTER as i32,
+        )?;
+        Ok(kept != 0)
+    }
+    /// Takes the ids of the observer. Returns the capability that it keeps in its permitted set.
+    fn take_ids(&self, uid: Uid, gid: Gid, own: Uid) -> Result<u64, ConfineError> {
         let kept = sys::capget().map_err(failed("observer", "capget"))?.permitted & SYS_PTRACE;
         empty_bounding_set()?;
         drop_groups()?;
         sys::keep_capabilities(true).map_err(failed("observer", "prctl"))?;
         setresgid(gid, gid, gid).map_err(failed("observer", "setresgid"))?;
-        setresuid(own, own, own).map_err(failed("observer", "setresuid"))?;
+        // Where it connects for the command, whom it connects to sees the effective uid (unix(7), SO_PEERCRED).
+        let effective = if self.means.egress == EgressBarrier::MadeSockets { uid } else { own };
+        setresuid(own, effective, own).map_err(failed("observer", "setresuid"))?;
         sys::keep_capabilities(false).map_err(failed("observer", "prctl"))?;
         // The ids for files alone are another user's, which takes SETUID once more.
         let raised = CapabilitySets { effective: SETUID, permitted: SETUID | kept, inheritable: 0 };
@@ -51,18 +70,25 @@ impl Confinement {
         let gids = getresgid().map_err(failed("observer", "getresgid"))?;
         let uids = getresuid().map_err(failed("observer", "getresuid"))?;
         wanted("observer", [gids.real, gids.effective, gids.saved], [gid; 3])?;
-        wanted("observer", [uids.real, uids.effective, uids.saved], [own; 3])?;
+        wanted("observer", [uids.real, uids.effective, uids.saved], [own, effective, own])?;
         // An id that cannot be set returns the one in force (setfsuid(2)).
         wanted("observer", setfsuid(Uid::from_raw(u32::MAX)), uid)?;
-        nix::sys::prctl::set_no_new_privs().map_err(failed("observer", "prctl"))?;
-        // It reads what the command may not: its memory is closed to all of the command's user.
-        nix::sys::prctl::set_dumpable(false).map_err(failed("observer", "prctl"))?;
-        sys::load_seccomp(&self.filter).map_err(failed("observer", "seccomp"))?;
-        wanted(
-            "observer",
-            sys::seccomp_mode().map_err(failed("observer", "prctl"))?,
-            libc::SECCOMP_MODE_FILTER as i32,
-        )?;
-        Ok(kept != 0)
+        Ok(kept)
+    }
+
+    /// Where there is one uid only: Landlock keeps the command from this process. In a user namespace of the sandbox's own
+    /// SYS_PTRACE is there to be kept.
+    fn keep_ids(&self, uid: Uid) -> Result<u64, ConfineError> {
+        let kept = sys::capget().map_err(failed("observer", "capget"))?.permitted & SYS_PTRACE;
+        if self.means.empties_bounding {
+            empty_bounding_set()?;
+        }
+        let sets = CapabilitySets { permitted: kept, ..CapabilitySets::default() };
+        sys::ambient_clear().map_err(failed("observer", "prctl"))?;
+        sys::capset(sets).map_err(failed("observer", "capset"))?;
+        wanted("observer", sys::capget().map_err(failed("observer", "capget"))?, sets)?;
+        let uids = getresuid().map_err(failed("observer", "getresuid"))?;
+        wanted("observer", [uids.real, uids.effective, uids.saved], [uid; 3])?;
+        Ok(kept)
     }
 }

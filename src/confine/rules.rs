@@ -2,6 +2,7 @@
 //! which rule a call met. Register arguments decide, of which the kernel has its own copy.
 
 use crate::mutation;
+use crate::plan::means::Terms;
 use crate::policy::{Axis, Posture};
 use nix::libc;
 
@@ -82,6 +83,9 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | CLONE_NEWTIME;
 const CLONE_NEWTIME: u64 = 0x80;
 
+/// A table of descriptors that is shared, and whether by threads of one process.
+const SHARED_TABLE: u64 = (libc::CLONE_FILES | libc::CLONE_THREAD) as u64;
+
 /// The mount family: EPERM, as the kernel answers one without SYS_ADMIN.
 const MOUNTS: &[&str] = &[
     "mount",
@@ -130,8 +134,9 @@ impl Rules {
     }
 }
 
-/// All refusals of the given postures.
-pub fn rules(privilege: Posture, network: Posture) -> Vec<Rule> {
+/// All refusals on the given terms.
+pub fn rules(terms: &Terms) -> Vec<Rule> {
+    let Terms { privilege, network, .. } = *terms;
     let mut rules = Rules(Vec::new());
     let of_privilege = Some(Axis::Privilege);
     // A shared terminal is the caller's: what is pushed into it runs in the caller's shell afterwards (case P07).
@@ -161,6 +166,11 @@ pub fn rules(privilege: Posture, network: Posture) -> Vec<Rule> {
         if !mutation::left_out("multipath") {
             sockets_of_the_kernel(&mut rules);
         }
+    }
+    if terms.makes_sockets() {
+        // Who shares a table of descriptors with another process can have one of its sockets take another's place.
+        let shares = Condition::Is { argument: 0, mask: SHARED_TABLE, value: libc::CLONE_FILES as u64 };
+        rules.refuse(&["clone"], &[shares], libc::EPERM, Some(Axis::Network), "shared-descriptors");
     }
     rules.0
 }

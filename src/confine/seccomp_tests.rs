@@ -2,6 +2,7 @@ use super::*;
 use crate::confine::rules::rules;
 use crate::observe::calls::{Calls, Found};
 use crate::observe::watched::{Ids, watched};
+use crate::plan::means::{Means, Terms};
 use crate::policy::Posture;
 use crate::sys::notify::CallData;
 use proptest::prelude::*;
@@ -12,8 +13,8 @@ const BOTH: [Table; 2] = [Table::Native, Table::I386];
 const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 fn program(privilege: Posture, network: Posture) -> Result<Vec<u8>, FilterError> {
-    let watched = watched(privilege, network, IDS);
-    super::program(&rules(privilege, network), &watched, &NATIVE)
+    let watched = watched(&Terms::full(privilege, network), IDS);
+    super::program(&rules(&Terms::full(privilege, network)), &watched, &NATIVE)
 }
 
 const IDS: Ids = Ids { uid: 10001, gid: 10002 };
@@ -93,8 +94,8 @@ fn keys_are_refused_where_privilege_is_locked() {
 
 #[test]
 fn what_is_refused_and_what_is_looked_at_goes_to_the_listener_and_nothing_else() {
-    let rules = rules(Posture::Locked, Posture::Restricted);
-    let watched = watched(Posture::Locked, Posture::Restricted, IDS);
+    let rules = rules(&Terms::full(Posture::Locked, Posture::Restricted));
+    let watched = watched(&Terms::full(Posture::Locked, Posture::Restricted), IDS);
     let program = program_with_listener(&rules, &watched, &NATIVE).unwrap();
     assert!(program.len() / 8 < 4096, "BPF_MAXINSNS: {}", program.len() / 8);
     let open = |flags: i32| verdict(&program, libc::SYS_openat, [0, 0, flags as u64, 0, 0, 0]);
@@ -130,8 +131,8 @@ fn what_is_refused_and_what_is_looked_at_goes_to_the_listener_and_nothing_else()
 
 #[test]
 fn the_i386_entry_is_filtered_alike_where_it_is_allowed() {
-    let rules = rules(Posture::Locked, Posture::Restricted);
-    let watched = watched(Posture::Locked, Posture::Restricted, IDS);
+    let rules = rules(&Terms::full(Posture::Locked, Posture::Restricted));
+    let watched = watched(&Terms::full(Posture::Locked, Posture::Restricted), IDS);
     let make = |tables: &[Table]| program_with_listener(&rules, &watched, tables).unwrap();
     let (without, with) = (make(&NATIVE), make(&BOTH));
     assert!(with.len() / INSTRUCTION < LONGEST, "{}", with.len() / INSTRUCTION);
@@ -189,8 +190,8 @@ fn the_i386_entry_is_filtered_alike_where_it_is_allowed() {
 #[test]
 fn without_a_listener_what_needs_one_is_refused() {
     let make = |network: Posture| {
-        let watched = watched(Posture::Locked, network, IDS);
-        super::program(&rules(Posture::Locked, network), &watched, &BOTH).unwrap()
+        let watched = watched(&Terms::full(Posture::Locked, network), IDS);
+        super::program(&rules(&Terms::full(Posture::Locked, network)), &watched, &BOTH).unwrap()
     };
     let socketcall =
         |program: &[u8], number: u64| verdict_of(program, Table::I386.audit_arch(), 102, [number, 0, 0, 0, 0, 0]);
@@ -245,20 +246,22 @@ proptest! {
     /// What the filter hands over is known to whoever answers, and nothing else is: a call that it did not know would go on.
     #[test]
     fn what_the_filter_hands_over_is_known_to_the_observer(
-        which in 0..4usize,
+        which in 0..6usize,
         number in prop_oneof![0u32..480, any::<u32>()],
         i386 in any::<bool>(),
         arguments in prop::array::uniform6(argument()),
     ) {
         static ALL: LazyLock<Vec<(Calls, Vec<u8>)>> = LazyLock::new(|| {
             let postures = [
-                (Posture::Locked, Posture::Restricted),
-                (Posture::Locked, Posture::Open),
-                (Posture::Restricted, Posture::Open),
-                (Posture::Locked, Posture::Locked),
+                (Posture::Locked, Posture::Restricted, Means::FULL),
+                (Posture::Locked, Posture::Open, Means::FULL),
+                (Posture::Restricted, Posture::Open, Means::FULL),
+                (Posture::Locked, Posture::Locked, Means::FULL),
+                (Posture::Locked, Posture::Restricted, Means::CONTAINER),
+                (Posture::Locked, Posture::Restricted, Means::BARE),
             ];
-            let made = postures.map(|(privilege, network)| {
-                let calls = Calls::new(privilege, network, IDS, &[crate::policy::Abi::I386]);
+            let made = postures.map(|(privilege, network, means)| {
+                let calls = Calls::new(&Terms { privilege, network, means }, IDS, &[crate::policy::Abi::I386]);
                 let program = program_with_listener(&calls.rules, &calls.watched, &calls.tables).unwrap();
                 (calls, program)
             });

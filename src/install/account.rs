@@ -2,7 +2,7 @@
 //!
 //! The databases are read from files only (no NSS): a name that a directory service would know is unknown here.
 
-use nix::unistd::{Gid, Uid, geteuid};
+use nix::unistd::{Gid, Uid, getegid, geteuid};
 use std::path::{Path, PathBuf};
 
 /// The first uid given to a dedicated account; later ones are taken when it is in use.
@@ -162,6 +162,23 @@ impl Databases {
             shell: shell_of_image(),
             dedicated: true,
             of_image: false,
+        }
+    }
+
+    /// The caller's own identity: its ids, its HOME as the environment has it, and its name where an entry has one.
+    pub fn callers(&self) -> Identity {
+        let (uid, gid) = (geteuid(), getegid());
+        let known = self.passwd_entry(|_, number| number == uid.as_raw()).map(|(identity, _)| identity);
+        let named_home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = named_home.or_else(|| known.as_ref().map(|i| i.home.clone())).unwrap_or_else(|| "/".into());
+        Identity {
+            name: known.as_ref().map_or_else(|| uid.to_string(), |i| i.name.clone()),
+            uid,
+            gid,
+            home,
+            shell: known.map_or_else(shell_of_image, |i| i.shell),
+            dedicated: false,
+            of_image: true,
         }
     }
 

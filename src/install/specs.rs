@@ -7,6 +7,7 @@ use crate::mutation;
 use crate::observe::calls::Calls;
 use crate::observe::process::Unnoted;
 use crate::observe::watched::Ids;
+use crate::plan::means::Terms;
 use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use ipnet::IpNet;
@@ -26,9 +27,12 @@ pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
 pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
     let postures = plan.policy.postures();
     let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, Ids::from);
-    let calls = Calls::new(postures.privilege, postures.network, own, &plan.policy.privilege.abi);
+    let means = plan.rung.means();
+    let terms = Terms { privilege: postures.privilege, network: postures.network, means };
+    let calls = Calls::new(&terms, own, &plan.policy.privilege.abi);
     let confinement = Confinement {
         privilege: postures.privilege,
+        means,
         identity: plan.identity.clone(),
         filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
         notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,

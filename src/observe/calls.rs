@@ -3,7 +3,8 @@
 use super::watched::{Ids, Watched, watched};
 use crate::confine::abi::{Form, Table, entries, tables};
 use crate::confine::rules::{Rule, rules};
-use crate::policy::{Abi, Posture};
+use crate::plan::means::Terms;
+use crate::policy::Abi;
 use crate::sys::notify::CallData;
 use nix::libc;
 use std::collections::HashMap;
@@ -71,9 +72,9 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The calls of the given postures, by the native entry and those that are allowed beside it.
-    pub fn new(privilege: Posture, network: Posture, ids: Ids, allowed: &[Abi]) -> Calls {
-        let (rules, watched) = (rules(privilege, network), watched(privilege, network, ids));
+    /// The calls on the given terms, by the native entry and those that are allowed beside it.
+    pub fn new(terms: &Terms, ids: Ids, allowed: &[Abi]) -> Calls {
+        let (rules, watched) = (rules(terms), watched(terms, ids));
         let tables = tables(allowed);
         let mut by_number: HashMap<(u32, i32), Slot> = HashMap::new();
         let mut put = |call: &'static str, put: &dyn Fn(&mut Slot)| {
@@ -121,6 +122,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Posture;
 
     fn find(calls: &Calls, number: libc::c_long, arguments: [u64; 6]) -> String {
         let call = CallData { number: number as i32, arch: NATIVE, instruction: 0, arguments };
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn registers_tell_what_a_call_is() {
-        let calls = Calls::new(Posture::Locked, Posture::Restricted, Ids { uid: 10001, gid: 10001 }, &[]);
+        let calls = Calls::new(&Terms::full(Posture::Locked, Posture::Restricted), Ids { uid: 10001, gid: 10001 }, &[]);
         let write = libc::O_WRONLY as u64;
         assert_eq!(find(&calls, libc::SYS_openat, [0, 0, write, 0, 0, 0]), "watched openat");
         assert_eq!(find(&calls, libc::SYS_openat, [0; 6]), "nothing");
@@ -154,9 +156,9 @@ mod tests {
 
     #[test]
     fn under_restricted_the_kernel_is_asked_about_mounts() {
-        let calls = Calls::new(Posture::Restricted, Posture::Open, Ids { uid: 10001, gid: 10001 }, &[]);
+        let calls = Calls::new(&Terms::full(Posture::Restricted, Posture::Open), Ids { uid: 10001, gid: 10001 }, &[]);
         assert_eq!(find(&calls, libc::SYS_mount, [0; 6]), "watched mount");
         assert_eq!(find(&calls, libc::SYS_execve, [0; 6]), "nothing");
-        assert!(Calls::new(Posture::Open, Posture::Open, Ids { uid: 0, gid: 0 }, &[]).watched.is_empty());
+        assert!(Calls::new(&Terms::full(Posture::Open, Posture::Open), Ids { uid: 0, gid: 0 }, &[]).watched.is_empty());
     }
 }

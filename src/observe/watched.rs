@@ -8,6 +8,7 @@ use super::socketcall;
 use crate::confine::rules::Condition;
 use crate::install::account::Identity;
 use crate::mutation;
+use crate::plan::means::Terms;
 use crate::policy::Posture;
 use crate::sys::capability;
 use nix::libc;
@@ -98,8 +99,9 @@ impl From<&Identity> for Ids {
     }
 }
 
-/// All calls that are looked at where the axes have these postures.
-pub fn watched(privilege: Posture, network: Posture, ids: Ids) -> Vec<Watched> {
+/// All calls that are looked at on the given terms.
+pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
+    let Terms { privilege, network, .. } = *terms;
     let mut table = Table(Vec::new());
     if privilege == Posture::Open {
         return table.0;

@@ -1,9 +1,16 @@
 //! Rungs: each carries every restriction of a policy by mechanisms of its own, or says what it lacks. They are tried in
 //! order of strength, and a policy is never carried in part.
 
+mod bare;
+mod container;
+mod full;
+mod one_uid;
+mod rootless;
+mod without_mounts;
+
+use super::means::Means;
 use crate::host::Facts;
 use crate::policy::{Axis, Policy, Posture};
-use crate::sys::capability::{CHOWN, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 use std::fmt;
 
 /// What a policy asks to be held.
@@ -107,73 +114,28 @@ pub trait Rung: fmt::Debug + Sync {
     /// Its name in plans and records.
     fn name(&self) -> &'static str;
 
+    /// How it works.
+    fn means(&self) -> Means;
+
+    /// What is missing for it to carry anything at all above `open`.
+    fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String>;
+
     /// The mechanism that carries a restriction on this host, or what is missing for it.
-    fn carry(&self, restriction: Restriction, facts: &Facts) -> Result<&'static str, String>;
-}
-
-/// Root with SYS_ADMIN and NET_ADMIN: the firewall by uid, a mount namespace, everything of the privilege axis.
-#[derive(Debug)]
-pub struct Full;
-
-impl Rung for Full {
-    fn name(&self) -> &'static str {
-        "full"
-    }
-
-    fn carry(&self, restriction: Restriction, facts: &Facts) -> Result<&'static str, String> {
-        let capability =
-            |number: u32, name: &str| if facts.has(number) { Ok(()) } else { Err(format!("CAP_{name} is missing")) };
-        let mounts = || match &facts.mounts {
-            Some(Ok(())) => Ok(()),
-            Some(Err(cause)) => Err(format!("mounts cannot be changed: {cause}")),
-            None => Err("mounts were not tried".into()),
-        };
-        let firewall = || match &facts.firewall {
-            Some(Ok(support)) if support.complete() => Ok(()),
-            Some(Ok(support)) => Err(format!("nftables lacks: {}", support.missing.join("; "))),
-            Some(Err(cause)) => Err(format!("nftables cannot be used: {cause}")),
-            // The installation finds out, and nothing starts without it.
-            None => Ok(()),
-        };
-        if facts.uid != 0 {
-            return Err("it needs root".into());
-        }
-        match restriction {
-            Restriction::EgressAllowlist => Ok("proxy on loopback, a process of its own uid"),
-            Restriction::DirectEgress => {
-                capability(NET_ADMIN, "NET_ADMIN")?;
-                firewall().map(|()| "nftables meta skuid, reject and NFLOG")
-            }
-            Restriction::ControlPlane => {
-                capability(NET_ADMIN, "NET_ADMIN")?;
-                firewall().map(|()| "nftables meta skuid, reject and NFLOG")
-            }
-            Restriction::ReadOnlyTrees | Restriction::ReadOnlyAll => {
-                capability(SYS_ADMIN, "SYS_ADMIN")?;
-                mounts().map(|()| "private mount namespace, mount_setattr recursive, EROFS")
-            }
-            Restriction::OwnFiles | Restriction::PrivatePaths => mounts().map(|()| "empty masks mounted over"),
-            // CHOWN for its home and workspace; KILL to end what runs as it, the proxy under its own uid too.
-            Restriction::Account => {
-                for (number, name) in [(SETUID, "SETUID"), (SETGID, "SETGID"), (CHOWN, "CHOWN"), (KILL, "KILL")] {
-                    capability(number, name)?;
-                }
-                mounts().map(|()| "setresuid, no groups, account files mounted over")
-            }
-            Restriction::Keyring => Ok("a new session keyring; where privilege is locked, seccomp, ENOSYS"),
-            Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
-            Restriction::SetIdExecution => mounts().map(|()| "no_new_privs, nosuid on every mount"),
-            Restriction::Capabilities => {
-                capability(SETPCAP, "SETPCAP")?;
-                Ok("empty bounding, inheritable, permitted, effective and ambient sets")
-            }
-            Restriction::Namespaces => Ok("seccomp, EPERM; io_uring ENOSYS"),
-        }
-    }
+    fn carry(&self, restriction: Restriction, policy: &Policy, facts: &Facts) -> Result<&'static str, String>;
 }
 
 /// The rungs, the strongest first.
-pub const RUNGS: [&dyn Rung; 1] = [&Full];
+pub const RUNGS: [&dyn Rung; 4] = [&full::Full, &rootless::Rootless, &container::Container, &bare::Bare];
+
+/// The rung of a name.
+pub fn named(name: &str) -> Option<&'static dyn Rung> {
+    RUNGS.into_iter().find(|rung| rung.name() == name)
+}
+
+/// A capability of this process.
+fn capability(facts: &Facts, number: u32, name: &str) -> Result<(), String> {
+    if facts.has(number) { Ok(()) } else { Err(format!("CAP_{name} is missing")) }
+}
 
 /// What a policy asks to be held.
 pub fn wanted(policy: &Policy) -> Vec<Restriction> {
@@ -200,17 +162,26 @@ pub fn wanted(policy: &Policy) -> Vec<Restriction> {
     wanted
 }
 
-/// The first rung that carries all that is wanted, with its mechanisms; else what each lacks.
-pub fn first_that_carries(wanted: &[Restriction], facts: &Facts) -> Result<(&'static dyn Rung, Vec<Carried>), String> {
+/// The first rung that carries all that is wanted, with its mechanisms, or `demanded` if it does; else what each lacks.
+pub fn first_that_carries(
+    wanted: &[Restriction],
+    policy: &Policy,
+    facts: &Facts,
+    demanded: Option<&'static dyn Rung>,
+) -> Result<(&'static dyn Rung, Vec<Carried>), String> {
     let mut lacking = Vec::new();
-    for rung in RUNGS {
-        let carried: Result<Vec<Carried>, String> = wanted
-            .iter()
-            .map(|&restriction| {
-                let mechanism = rung.carry(restriction, facts).map_err(|cause| format!("{restriction}: {cause}"))?;
+    let candidates = RUNGS.into_iter().filter(|rung| demanded.is_none_or(|demanded| demanded.name() == rung.name()));
+    for rung in candidates {
+        // Nothing above `open` is wanted: there is nothing to stand on.
+        let stands = if wanted.is_empty() { Ok(()) } else { rung.stands(policy, facts) };
+        let carried: Result<Vec<Carried>, String> = stands.and_then(|()| {
+            let each = wanted.iter().map(|&restriction| {
+                let carried = rung.carry(restriction, policy, facts);
+                let mechanism = carried.map_err(|cause| format!("{restriction}: {cause}"))?;
                 Ok(Carried { restriction, mechanism })
-            })
-            .collect();
+            });
+            each.collect()
+        });
         match carried {
             Ok(carried) => return Ok((rung, carried)),
             Err(cause) => lacking.push(format!("{}: {cause}", rung.name())),

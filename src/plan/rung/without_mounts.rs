@@ -1,0 +1,33 @@
+//! What the rungs without mounts and without a firewall have in common.
+
+use super::Restriction;
+use crate::host::Facts;
+use crate::policy::{Policy, Posture};
+
+/// What is missing for anything to be held without mounts.
+pub fn stands(_policy: &Policy, _facts: &Facts) -> Result<(), String> {
+    Ok(())
+}
+
+/// The mechanism that carries a restriction there.
+pub fn carry(restriction: Restriction, policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {
+    match restriction {
+        Restriction::DirectEgress => Ok("sockets made for the command, bound to lo, connected by the observer"),
+        Restriction::ControlPlane if policy.network.posture > Posture::Open => {
+            Ok("sockets made for the command, bound to lo, connected by the observer")
+        }
+        Restriction::ControlPlane => Err("with the network open it needs a firewall".into()),
+        Restriction::ReadOnlyTrees | Restriction::ReadOnlyAll => {
+            Ok("Landlock for contents, the observer for metadata, EROFS by the observer")
+        }
+        Restriction::OwnFiles => Ok("the record closed by mode and Landlock; own files as their modes have them"),
+        Restriction::PrivatePaths => Ok("closed by their modes"),
+        Restriction::Keyring => Ok("a new session keyring, or none to be had; where privilege is locked, seccomp, ENOSYS"),
+        Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
+        Restriction::SetIdExecution => Ok("no_new_privs"),
+        Restriction::Namespaces => Ok("seccomp, EPERM; io_uring ENOSYS"),
+        Restriction::EgressAllowlist | Restriction::Account | Restriction::Capabilities => {
+            Err("it is the rung's own to carry".into())
+        }
+    }
+}
