@@ -121,8 +121,7 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     policy.check_holdable()?;
     let wanted = rung::wanted(&policy);
-    let (rung, restrictions) =
-        rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
+    let (rung, restrictions) = rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
     let means = rung.means();
     if let (Some(identity), Some(pid), false) = (&facts.identity, facts.identity_process, means.one_uid) {
         return Err(Refusal::UserIsBusy { uid: identity.uid.as_raw(), pid });
@@ -220,10 +219,14 @@ fn rung_notes(policy: &Policy, means: &Means) -> Vec<String> {
         return notes;
     }
     if means.implies_no_new_privs() && policy.privilege.posture == Posture::Restricted {
-        notes.push("no_new_privs is in force at privilege restricted too: this rung has no filter without it".to_owned());
+        notes.push(
+            "no_new_privs is in force at privilege restricted too: this rung has no filter without it".to_owned(),
+        );
     }
     if means.files == FileBarrier::Landlock {
-        notes.push("the account files are the image's own, and this program's file can be read: masks need mounts".into());
+        notes.push(
+            "the account files are the image's own, and this program's file can be read: masks need mounts".into(),
+        );
     }
     if means.one_uid {
         notes.push("the caller's supplementary groups are kept: giving them up needs root".into());

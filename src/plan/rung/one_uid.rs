@@ -15,13 +15,17 @@ pub fn stands(policy: &Policy, facts: &Facts) -> Result<(), String> {
         Some(User::Ids { uid, .. }) if *uid != facts.uid => {
             return Err(format!("user {uid}: without root the command's user is the caller, uid {}", facts.uid));
         }
-        Some(User::Name(name)) if facts.identity.as_ref().is_some_and(|i| i.name != *name || i.uid.as_raw() != facts.uid) => {
+        Some(User::Name(name))
+            if facts.identity.as_ref().is_some_and(|i| i.name != *name || i.uid.as_raw() != facts.uid) =>
+        {
             return Err(format!("user {name}: without root the command's user is the caller, uid {}", facts.uid));
         }
         _ => {}
     }
     if !facts.scopes {
-        return Err("Landlock's scopes (ABI 6) are missing, without which the command could signal what confines it".into());
+        return Err(
+            "Landlock's scopes (ABI 6) are missing, without which the command could signal what confines it".into()
+        );
     }
     Ok(())
 }

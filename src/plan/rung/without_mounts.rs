@@ -22,7 +22,9 @@ pub fn carry(restriction: Restriction, policy: &Policy, _facts: &Facts) -> Resul
         }
         Restriction::OwnFiles => Ok("the record closed by mode and Landlock; own files as their modes have them"),
         Restriction::PrivatePaths => Ok("closed by their modes"),
-        Restriction::Keyring => Ok("a new session keyring, or none to be had; where privilege is locked, seccomp, ENOSYS"),
+        Restriction::Keyring => {
+            Ok("a new session keyring, or none to be had; where privilege is locked, seccomp, ENOSYS")
+        }
         Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
         Restriction::SetIdExecution => Ok("no_new_privs"),
         Restriction::Namespaces => Ok("seccomp, EPERM; io_uring ENOSYS"),
