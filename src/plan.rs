@@ -133,9 +133,9 @@ pub fn plan(
     let mounts = match &identity {
         Some(identity) => {
             let masks = if means.files == FileBarrier::Mounts { masks } else { &[] };
-            let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &mut workspaces)?;
-            if means.files == FileBarrier::Landlock {
-                // What is void under no_new_privs needs no cover, and there is none to be had.
+            let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &means, &mut workspaces)?;
+            if means.files == FileBarrier::Landlock || means.one_uid {
+                // What is void under no_new_privs needs no cover, and the account is the caller's own.
                 view.files.clear();
                 view.masks.retain(|path| !escalation_directories(facts).any(|directory| directory == *path));
             }
@@ -274,6 +274,7 @@ fn mount_plan(
     identity: &Identity,
     home: Option<&HomePlan>,
     masks: &[PathBuf],
+    means: &Means,
     ownerships: &mut BTreeMap<PathBuf, Ownership>,
 ) -> Result<MountPlan, Refusal> {
     let trees = Trees::of(policy, &identity.home);
@@ -317,6 +318,13 @@ fn mount_plan(
             // In a HOME that is not the command's own nothing changes hands.
             Some(PathFact::Present { writable: false, .. })
                 if home.is_none() && path.starts_with(&identity.home) && !places.contains(path) => {}
+            // Only root could give it to the command. What the policy names must be writable; the rest is as it is.
+            Some(PathFact::Present { writable: false, .. }) if means.one_uid => {
+                if named.contains(path) {
+                    let fault = "the caller may not write it, and only root could change that".into();
+                    return Err(Refusal::Path { path: path.clone(), fault });
+                }
+            }
             Some(PathFact::Present { real, writable, idmap, directory }) => {
                 let ownership = match (writable, idmap.as_deref()) {
                     (true, _) => Ownership::Kept,

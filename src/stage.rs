@@ -18,7 +18,7 @@ use child::{Child, Unheard, confine};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::{set_child_subreaper, set_dumpable};
+use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
@@ -280,7 +280,9 @@ impl Attendance {
             Ok(arena) => arena,
             Err(cause) => return Ok(Err(cause)),
         };
-        let forked = Child::fork(|| self.confine_to_probe().map(|()| stage.suite.run()));
+        let forked = Child::fork(|| {
+            confine(&stage.confinement, self.observer.as_ref(), Of::Probes).map(|()| stage.suite.run(&arena))
+        });
         let heard = self.hear(&forked)?;
         let status = forked.map(|child| waitpid(child.pid, None));
         // Whatever a probe started is a child of ours now.
@@ -294,13 +296,6 @@ impl Attendance {
                 serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
             outcome
         }))
-    }
-
-    /// In the probing child. A change of ids leaves a process that is not dumpable; the command is, once it has executed its
-    /// program, and is seen by the observer as such (prctl(2), PR_SET_DUMPABLE).
-    fn confine_to_probe(&self) -> Result<(), String> {
-        confine(&self.stage.confinement, self.observer.as_ref(), Of::Probes)?;
-        set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))
     }
 
     fn launch(&self, placement: Placement) -> Result<Result<Pid, ExecFailure>, ChannelError> {

@@ -143,10 +143,14 @@ pub fn rules(terms: &Terms) -> Vec<Rule> {
     for request in [libc::TIOCSTI, libc::TIOCLINUX].iter().filter(|_| !mutation::left_out("terminal-input")) {
         rules.refuse(&["ioctl"], &[Condition::equals(1, *request)], libc::EPERM, of_privilege, "terminal-input");
     }
+    // Under the caller's own uid the caller's keys are the command's to use by their numbers.
+    let keys = privilege == Posture::Locked || privilege > Posture::Open && terms.means.one_uid;
+    if keys && !mutation::left_out("absent-calls") {
+        rules.refuse(KEYS, &[], libc::ENOSYS, of_privilege, "keyring");
+    }
     if privilege == Posture::Locked {
         if !mutation::left_out("absent-calls") {
             rules.refuse(ABSENT, &[], libc::ENOSYS, None, "absent");
-            rules.refuse(KEYS, &[], libc::ENOSYS, of_privilege, "keyring");
         }
         if !mutation::left_out("mount-calls") {
             rules.refuse(MOUNTS, &[], libc::EPERM, of_privilege, "mount");

@@ -15,6 +15,7 @@ mod surroundings;
 mod tool_files;
 mod tree;
 pub mod undo;
+mod view;
 pub mod workspace;
 
 use crate::channel::{Channel, ChannelError};
@@ -28,6 +29,7 @@ use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::ObserverSpec;
 use crate::plan::Plan;
+use crate::plan::means::EgressBarrier;
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
@@ -37,6 +39,7 @@ use account::Identity;
 use firewall::rules::PROXIES;
 use firewall::{FirewallError, Wall, Watch};
 use nix::errno::Errno;
+use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -53,6 +56,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use surroundings::{c_strings, command_environment, surroundings, workdir};
 use undo::{Undo, UndoError, UndoFile};
+use view::enter_view;
 use workspace::{Owners, Ownership, WorkspaceError};
 
 /// A step of the set-up failed.
@@ -171,6 +175,10 @@ impl Installation {
         own_uid: Option<u32>,
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
+        if plan.rung.means().one_uid && plan.identity.is_some() {
+            // What is under /proc of this process, and of all that it forks, is then root's (proc_pid(5)).
+            set_dumpable(false).map_err(|errno| InstallError::Call { call: "prctl PR_SET_DUMPABLE", errno })?;
+        }
         if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
             && !mutation::left_out("home")
         {
@@ -183,8 +191,9 @@ impl Installation {
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
             let uid = own_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
+            let ids = (!plan.rung.means().one_uid).then_some(uid);
             let listener = self.namespaces.as_mut().and_then(Namespaces::take_listener);
-            let process = proxy::start(proxy, uid, listener)?;
+            let process = proxy::start(proxy, ids, listener)?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
@@ -227,7 +236,8 @@ impl Installation {
 
     fn put_up_wall(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
         let reports = self.proxy_held.as_mut().and_then(|p| p.take_reports());
-        let (Some(wall), Some(identity)) = (&plan.wall, &plan.identity) else {
+        let walled = plan.wall.as_ref().filter(|_| plan.rung.means().egress == EgressBarrier::Firewall);
+        let (Some(wall), Some(identity)) = (walled, &plan.identity) else {
             self.evidence = Evidence::new(reports, None);
             return Ok(());
         };
@@ -297,6 +307,7 @@ impl Installation {
         let (ours, theirs) = Channel::pair()?;
         let (hears, tells) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
+        let means = plan.rung.means();
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
                 // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
@@ -318,7 +329,7 @@ impl Installation {
                     stage.live(theirs, tells, || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
                         match &mounts {
-                            Some(plan) => mounts::enter(plan, id_mapping).map_err(|e| e.to_string()),
+                            Some(plan) => enter_view(plan, means, id_mapping),
                             None => Ok(()),
                         }
                     })

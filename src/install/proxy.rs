@@ -14,7 +14,7 @@ use crate::sys::{self, CapabilitySets, Fork};
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::unistd::{Gid, Pid, Uid, geteuid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
+use nix::unistd::{Gid, Pid, Uid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
 use std::io;
 use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -73,8 +73,8 @@ fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnErro
     move |source| SpawnError::Call { call, source: source.into() }
 }
 
-/// Starts the proxy with the uid that is given it, on `listener` or else on a free port of [`PROXIES`].
-pub fn start(plan: &ProxyPlan, uid: u32, listener: Option<TcpListener>) -> Result<ProxyProcess, SpawnError> {
+/// Starts the proxy on `listener` or else on a free port of [`PROXIES`], with a uid of its own if one is given.
+pub fn start(plan: &ProxyPlan, uid: Option<u32>, listener: Option<TcpListener>) -> Result<ProxyProcess, SpawnError> {
     let listener = listener.map_or_else(|| TcpListener::bind((PROXIES, 0)), Ok).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
@@ -116,7 +116,7 @@ fn strip(
     listener: &TcpListener,
     recorder: &ChannelRecorder,
     told: &OwnedFd,
-    uid: u32,
+    uid: Option<u32>,
     filter: &[u8],
 ) -> Result<(), SpawnError> {
     // Out of the caller's process group, so that the terminal's signals are the command's alone.
@@ -125,33 +125,28 @@ fn strip(
     let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
     sys::close_all_but(&[listener.as_raw_fd(), channel, told.as_raw_fd()]).map_err(failed("close_range"))?;
     raise_descriptor_limit()?;
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(uid));
-    let own = uid != geteuid();
-    if own && !mutation::left_out("proxy-ids") {
-        drop_ids(uid, gid)?;
+    match uid {
+        Some(uid) if !mutation::left_out("proxy-ids") => drop_ids(Uid::from_raw(uid), Gid::from_raw(uid))?,
+        Some(_) => {}
+        None => keep_ids()?,
     }
-    strip_common(own)?;
+    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
+    no_files()?;
     if mutation::left_out("proxy-seccomp") {
         return Ok(());
     }
     sys::load_seccomp(filter).map_err(failed("seccomp"))
 }
 
-/// What a process of ours gives up that serves whoever connects to it; with `own` it has a uid of its own.
-///
-/// One that has the command's uid depends on Landlock for being out of the command's reach, and on not being dumpable for
-/// keeping its memory to itself (proc(5)).
-pub(super) fn strip_common(own: bool) -> Result<(), SpawnError> {
-    if !own {
-        sys::ambient_clear().map_err(failed("prctl"))?;
-        sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
-        if sys::capget().map_err(failed("capget"))? != CapabilitySets::default() {
-            return Err(failed("read back the drop")(Errno::EPERM));
-        }
-        nix::sys::prctl::set_dumpable(false).map_err(failed("prctl"))?;
+/// For a process with the caller's own uid, which the command has too: Landlock keeps the command from it, and its memory
+/// is closed besides (proc(5)).
+pub(super) fn keep_ids() -> Result<(), SpawnError> {
+    sys::ambient_clear().map_err(failed("prctl"))?;
+    sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
+    if sys::capget().map_err(failed("capget"))? != CapabilitySets::default() {
+        return Err(failed("read back the drop")(Errno::EPERM));
     }
-    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
-    no_files()
+    nix::sys::prctl::set_dumpable(false).map_err(failed("prctl"))
 }
 
 fn drop_ids(uid: Uid, gid: Gid) -> Result<(), SpawnError> {

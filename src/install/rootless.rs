@@ -12,6 +12,7 @@ use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl::set_dumpable;
 use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 use serde::{Deserialize, Serialize};
@@ -176,6 +177,8 @@ struct Inside {
 
 impl Inside {
     fn make(network: Option<Ipv4Addr>) -> Result<Inside, RootlessError> {
+        // One that is not dumpable does not own its files in /proc, the mappings among them (proc(5)).
+        set_dumpable(true).map_err(failed("prctl PR_SET_DUMPABLE"))?;
         enter_user_namespace(geteuid(), getegid())?;
         unshare(CloneFlags::CLONE_NEWIPC).map_err(failed("unshare IPC"))?;
         let mut descriptors = vec![open("/proc/self/ns/user")?, open("/proc/self/ns/ipc")?];

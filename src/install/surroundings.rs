@@ -4,6 +4,7 @@ use super::mounts::MountPlan;
 use super::{InstallError, Invocation, firewall};
 use crate::mutation;
 use crate::plan::Plan;
+use crate::plan::means::FileBarrier;
 use crate::policy::{Posture, Trees, environment};
 use crate::probe::Surroundings;
 use crate::sys;
@@ -59,12 +60,13 @@ pub(super) fn surroundings(
     environment: &[CString],
 ) -> Surroundings {
     let held = mounts.filter(|_| plan.policy.postures().filesystem > Posture::Open);
+    let mounted = plan.rung.means().files == FileBarrier::Mounts;
     Surroundings {
         restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
-        masked: mounts.map(|m| m.masks.clone()).unwrap_or_default(),
+        masked: mounts.filter(|_| mounted).map(|m| m.masks.clone()).unwrap_or_default(),
         home: plan.home.as_ref().map(|h| h.path.clone()),
         overlays: mounts
             .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())
@@ -79,6 +81,8 @@ pub(super) fn surroundings(
         callers_environment: invocation.environment.clone(),
         passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         scopes: plan.scopes,
+        means: Some(plan.rung.means()),
+        programs: None,
         outside_socket: String::new(),
     }
 }

@@ -73,6 +73,17 @@ pub enum Value {
     Memory(Vec<u8>),
 }
 
+/// Whose scheduling or limits are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whom {
+    /// A process's or a thread's, by its id.
+    Process(i32),
+    /// Those of a process group.
+    Group(i32),
+    /// Those of all of a user's processes.
+    User,
+}
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
@@ -128,6 +139,8 @@ pub enum Act {
     Capabilities(bool),
     /// ptrace(2) and its kin on this process.
     Trace(i32),
+    /// A change of how processes are scheduled or limited.
+    Steer(Whom),
     /// What socketcall(2) asks for, where the call proper is refused or looked at for its arguments.
     Socket {
         /// The number of the call proper.

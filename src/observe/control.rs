@@ -11,6 +11,7 @@ use crate::ledger::record::{Denial, Mechanism, Object};
 use crate::policy::Axis;
 use crate::procfs;
 use crate::sys::call::attributes;
+use crate::sys::capability::DAC_OVERRIDE;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::libc;
@@ -34,7 +35,7 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
     }
     let axis = match (&refusal.object, refusal.axis) {
         (_, Some(axis)) => axis,
-        (Target::Path(target), None) => of_path(refusal, target)?,
+        (Target::Path(target), None) => of_path(refusal, target, has(DAC_OVERRIDE))?,
         (_, None) => Axis::Privilege,
     };
     let rule = match (axis, &refusal.object) {
@@ -52,7 +53,7 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
 fn reason(rule: &str) -> &'static str {
     match rule {
         READ_ONLY => "read_only_tree",
-        "permission" => "not_permitted",
+        "permission" | "outside-process" => "not_permitted",
         "capability" | "mount" | "namespaces" | "trace" => "no_capability",
         "identity" => "other_identity",
         "set-id" => "set_id_without_effect",
@@ -97,8 +98,9 @@ fn outside(path: &Path) -> Option<Outside> {
     })
 }
 
-/// The axis of a refusal on a path.
-fn of_path(refusal: &Refusal, target: &PathTarget) -> Option<Axis> {
+/// The axis of a refusal on a path. What a caller without capabilities is refused for a file's mode or owner, it is refused
+/// under `control` as well.
+fn of_path(refusal: &Refusal, target: &PathTarget, privileged: bool) -> Option<Axis> {
     let path = Path::new(OsStr::from_bytes(&target.decisive));
     let Some(outside) = outside(path) else { return Some(Axis::Privilege) };
     let mount = fstatvfs(&outside.nearest).map_or(FsFlags::empty(), |found| found.flags());
@@ -116,6 +118,9 @@ fn of_path(refusal: &Refusal, target: &PathTarget) -> Option<Axis> {
         if target.read_only || errno == Some(Errno::EROFS) {
             return Some(Axis::Filesystem);
         }
+    }
+    if !privileged {
+        return None;
     }
     let device = is(&outside.stat, SFlag::S_IFCHR) || is(&outside.stat, SFlag::S_IFBLK);
     if outside.whole && device && mount.contains(FsFlags::ST_NODEV) {

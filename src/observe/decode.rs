@@ -3,6 +3,7 @@
 mod again;
 mod attributes;
 mod sockets;
+mod steering;
 
 pub use again::{AGAIN_MAX, Again, again};
 pub use attributes::{
@@ -10,6 +11,7 @@ pub use attributes::{
     setxattr, setxattrat,
 };
 pub use sockets::{address, bind, connect, sendmsg, sendto};
+pub use steering::{ioprio_set, of_first, setpriority};
 
 use super::act::{Act, Base, Change, Made, Place};
 use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};

@@ -4,6 +4,7 @@
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
 mod paths;
+mod steering;
 
 use super::act::{Act, Address, Base, Place, Value};
 use super::ask::{self, Answer};
@@ -242,6 +243,8 @@ impl<'a> Looked<'a> {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },
+            Act::Steer(whom) if steering::is_inside(whom, self.judge.stage) => Verdict::GoOn,
+            Act::Steer(whom) => self.denied(Errno::EPERM, Target::Text(steering::told(whom)), self.watched.rule, None),
             Act::Privileged(values) => {
                 if self.number == nix::libc::SYS_open_by_handle_at && !self.names_mount(&values)? {
                     return Ok(Verdict::GoOn);

@@ -90,6 +90,8 @@ impl Table {
 
 /// The rule of calls that ordinary permission refuses.
 pub const PERMISSION: &str = "permission";
+/// The rule of calls on processes that are not the sandbox's.
+pub const OUTSIDE: &str = "outside-process";
 /// The rule of calls that need a capability.
 pub const CAPABILITY: &str = "capability";
 
@@ -115,6 +117,9 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
         identities(&mut table, ids);
     }
     privileged(&mut table);
+    if terms.means.one_uid {
+        steering(&mut table);
+    }
     if privilege == Posture::Locked {
         table.act("execve", Vec::new(), decode::execve, None, "set-id");
         table.act("execveat", Vec::new(), decode::execveat, None, "set-id");
@@ -242,6 +247,20 @@ fn identities(table: &mut Table, ids: Ids) {
     for call in ["process_vm_readv", "process_vm_writev"] {
         table.act(call, Vec::new(), decode::of_process, Some(capability::SYS_PTRACE), "trace");
     }
+}
+
+/// What the kernel leaves open between processes of one uid, and Landlock's scopes with it.
+fn steering(table: &mut Table) {
+    let anothers = |argument: u32| vec![Condition::IsNot { argument, value: 0 }];
+    let limits = [anothers(0), anothers(2)].concat();
+    table.act("prlimit64", vec![limits], decode::of_first, None, OUTSIDE);
+    for call in ["sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"] {
+        table.act(call, vec![anothers(0)], decode::of_first, None, OUTSIDE);
+    }
+    // Of a user's processes 0 means the caller's.
+    let of_user = |kind: u64| vec![Condition::equals(0, kind)];
+    table.act("setpriority", vec![anothers(1), of_user(2)], decode::setpriority, None, OUTSIDE);
+    table.act("ioprio_set", vec![anothers(1), of_user(3)], decode::ioprio_set, None, OUTSIDE);
 }
 
 fn privileged(table: &mut Table) {

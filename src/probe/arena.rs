@@ -1,4 +1,4 @@
-//! Bait for the probes, put up with privilege in the sandbox's mount namespace and taken away before the command starts:
+//! Bait for the probes, put up with privilege in the sandbox and taken away before the command starts:
 //! a program of root's with the set-id bits, one with a file capability, one with neither, and an abstract unix socket of
 //! the outside.
 
@@ -8,23 +8,62 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::mkdir;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-/// Where the bait's file system is attached: a directory that every procfs has, and that no probe of the trees looks at.
-/// It is attached after every mount was made nosuid, so that only the process's own state makes set-id bits void there.
-pub const DIRECTORY: &str = "/proc/fs";
+/// Where the bait's file system is attached where there are mounts: a directory that every procfs has, and that no probe of
+/// the trees looks at. It is attached after every mount was made nosuid, so that only the process's own state makes set-id
+/// bits void there.
+pub const MOUNT_POINT: &str = "/proc/fs";
 /// The set-uid and set-gid program.
-pub const SET_ID: &str = "/proc/fs/set-id";
+const SET_ID: &str = "set-id";
 /// The program with a file capability.
-pub const FILE_CAPABILITY: &str = "/proc/fs/file-capability";
+const FILE_CAPABILITY: &str = "file-capability";
 /// The program without either.
-pub const PLAIN: &str = "/proc/fs/plain";
+const PLAIN: &str = "plain";
+
+/// The bait's programs.
+#[derive(Debug, Clone, Default)]
+pub struct Programs {
+    /// Where they are.
+    pub directory: PathBuf,
+    /// Whether root has made them, so that there are some that would give something.
+    pub gives: bool,
+}
+
+impl Programs {
+    /// The program with the set-id bits.
+    pub fn set_id(&self) -> PathBuf {
+        self.directory.join(SET_ID)
+    }
+
+    /// The one with a file capability.
+    pub fn file_capability(&self) -> PathBuf {
+        self.directory.join(FILE_CAPABILITY)
+    }
+
+    /// The one with neither.
+    pub fn plain(&self) -> PathBuf {
+        self.directory.join(PLAIN)
+    }
+}
+
+/// Where the programs are put.
+#[derive(Debug, Clone)]
+pub enum Ground {
+    /// On a file system of their own.
+    Mount,
+    /// In a directory of the first of these in which programs can be executed; nowhere, if there is none.
+    Directories(Vec<PathBuf>),
+}
 
 /// The bait while it is up.
 #[derive(Debug, Default)]
 pub struct Arena {
+    programs: Option<Programs>,
     attached: bool,
     outside: Option<OwnedFd>,
 }
@@ -35,38 +74,102 @@ fn fail(call: &'static str) -> impl FnOnce(Errno) -> String {
 
 impl Arena {
     /// Puts the bait up; `outside_name` is the abstract socket's name.
-    pub fn put_up(outside_name: &str) -> Result<Arena, String> {
-        let tree = sys::new_tmpfs(0o755, sys::ATTR_NODEV).map_err(fail("fsmount"))?;
-        program(&tree, "plain", 0o755)?;
-        program(&tree, "set-id", 0o6755)?;
-        let file = program(&tree, "file-capability", 0o755)?;
-        sys::set_file_capability(file.as_fd(), NET_RAW).map_err(fail("fsetxattr"))?;
-        drop(file);
-        let point = open(DIRECTORY, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(fail("open"))?;
-        sys::move_mount(tree.as_fd(), point.as_fd()).map_err(fail("move_mount"))?;
+    pub fn put_up(outside_name: &str, ground: &Ground) -> Result<Arena, String> {
+        let mut arena = Arena::default();
+        match ground {
+            Ground::Mount => {
+                let tree = sys::new_tmpfs(0o755, sys::ATTR_NODEV).map_err(fail("fsmount"))?;
+                programs(&tree, true)?;
+                let point = open(MOUNT_POINT, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(fail("open"))?;
+                sys::move_mount(tree.as_fd(), point.as_fd()).map_err(fail("move_mount"))?;
+                arena.programs = Some(Programs { directory: MOUNT_POINT.into(), gives: true });
+                arena.attached = true;
+            }
+            Ground::Directories(candidates) => {
+                for candidate in candidates.iter().filter(|path| path.is_dir()) {
+                    arena.programs = programs_in(candidate, outside_name)?;
+                    if arena.programs.is_some() {
+                        break;
+                    }
+                }
+            }
+        }
         let outside =
             socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
         let name = UnixAddr::new_abstract(outside_name.as_bytes()).map_err(fail("bind"))?;
         bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
         listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
-        Ok(Arena { attached: true, outside: Some(outside) })
+        arena.outside = Some(outside);
+        Ok(arena)
+    }
+
+    /// The programs, where there are any.
+    pub fn programs(&self) -> Option<&Programs> {
+        self.programs.as_ref()
     }
 
     /// Takes the bait away and looks that it is gone.
     pub fn clear(self) -> Result<(), String> {
         drop(self.outside);
+        let Some(programs) = self.programs else { return Ok(()) };
         if self.attached {
-            umount2(DIRECTORY, MntFlags::MNT_DETACH).map_err(fail("umount2"))?;
-            if let Some(left) = [PLAIN, SET_ID, FILE_CAPABILITY].iter().find(|p| std::fs::exists(p).unwrap_or(true)) {
-                return Err(format!("probes: bait: {left} is still there"));
-            }
+            umount2(MOUNT_POINT, MntFlags::MNT_DETACH).map_err(fail("umount2"))?;
+        } else {
+            remove(&programs.directory)?;
         }
-        Ok(())
+        let all = [programs.plain(), programs.set_id(), programs.file_capability()];
+        match all.iter().find(|path| std::fs::exists(path).unwrap_or(true)) {
+            Some(left) => Err(format!("probes: bait: {} is still there", left.display())),
+            None => Ok(()),
+        }
     }
 }
 
 /// CAP_NET_RAW (capabilities(7)).
 const NET_RAW: u32 = 13;
+
+/// Puts the programs into a new directory within `place`, unless programs there are not executed or none can be made.
+fn programs_in(place: &Path, outside_name: &str) -> Result<Option<Programs>, String> {
+    let name = outside_name.rsplit('/').next().unwrap_or(outside_name);
+    let directory = place.join(format!(".preflight-{name}"));
+    match mkdir(&directory, Mode::from_bits_truncate(0o755)) {
+        Ok(()) => {}
+        // It is full, read-only in the image, or another's: another probe tells whether it can be written.
+        Err(Errno::EACCES | Errno::EPERM | Errno::EROFS | Errno::ENOSPC) => return Ok(None),
+        Err(errno) => return Err(fail("mkdir")(errno)),
+    }
+    let gives = nix::unistd::geteuid().is_root();
+    let found = Programs { directory, gives };
+    let made = (|| {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let at = open(&found.directory, flags, Mode::empty()).map_err(fail("open"))?;
+        // The caller's umask may have closed it.
+        fchmod(&at, Mode::from_bits_truncate(0o755)).map_err(fail("fchmod"))?;
+        programs(&at, gives)?;
+        Ok(super::child::executed(&found.plain()) == "ok")
+    })();
+    match made {
+        Ok(true) => Ok(Some(found)),
+        outcome => {
+            remove(&found.directory)?;
+            outcome.map(|_| None)
+        }
+    }
+}
+
+fn remove(directory: &Path) -> Result<(), String> {
+    std::fs::remove_dir_all(directory).map_err(|e| format!("probes: bait: remove {}: {e}", directory.display()))
+}
+
+fn programs(tree: &OwnedFd, gives: bool) -> Result<(), String> {
+    program(tree, PLAIN, 0o755)?;
+    if !gives {
+        return Ok(());
+    }
+    program(tree, SET_ID, 0o6755)?;
+    let file = program(tree, FILE_CAPABILITY, 0o755)?;
+    sys::set_file_capability(file.as_fd(), NET_RAW).map_err(fail("fsetxattr"))
+}
 
 fn program(tree: &OwnedFd, name: &str, mode: u32) -> Result<File, String> {
     let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;

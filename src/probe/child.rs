@@ -7,6 +7,8 @@ use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use std::ffi::CString;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// `ok`, or the errno's name.
 pub fn errno_of<T>(outcome: Result<T, Errno>) -> String {
@@ -70,7 +72,7 @@ pub fn in_grandchild(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
 }
 
 /// Executes a program of the bait, whose exit status tells what it gained. A refused exec gains nothing either.
-pub fn gained(path: &str) -> String {
+pub fn gained(path: &Path) -> String {
     match status_of(path) {
         Ok(Ok(0)) | Ok(Err(Errno::EPERM)) => "nothing gained".into(),
         Ok(Ok(bits)) => format!("status {bits}"),
@@ -80,7 +82,7 @@ pub fn gained(path: &str) -> String {
 }
 
 /// Executes an ordinary program of the bait.
-pub fn executed(path: &str) -> String {
+pub fn executed(path: &Path) -> String {
     match status_of(path) {
         Ok(Ok(0)) => "ok".into(),
         Ok(Ok(bits)) => format!("status {bits}"),
@@ -92,8 +94,8 @@ pub fn executed(path: &str) -> String {
 /// The bits that the bait's programs set in their exit status stay below this; above it stands the errno of execve(2).
 const NOT_EXECUTED: i32 = 0x40;
 
-fn status_of(path: &str) -> Result<Result<i32, Errno>, String> {
-    let argv = [CString::new(path).unwrap_or_default()];
+fn status_of(path: &Path) -> Result<Result<i32, Errno>, String> {
+    let argv = [CString::new(path.as_os_str().as_bytes()).unwrap_or_default()];
     match sys::fork_single_threaded() {
         Ok(Fork::Child) => {
             let Err(errno) = nix::unistd::execve(&argv[0], &argv, &argv[..0]);

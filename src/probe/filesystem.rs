@@ -56,7 +56,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::WriteInWritable => run.writable.iter().map(|p| written(p)).collect(),
         Operation::Propagation => mount_faults(|m| !m.propagation.is_empty(), "private"),
         Operation::SetIdMounts => {
-            mount_faults(|m| !m.has("nosuid") && m.point != Path::new(arena::DIRECTORY), "nosuid")
+            mount_faults(|m| !m.has("nosuid") && m.point != Path::new(arena::MOUNT_POINT), "nosuid")
         }
         Operation::Masked => run.masked.iter().map(|p| mode_of(p)).collect(),
         Operation::OpenMasked => run.masked.iter().flat_map(|p| [opened(p), opened(&by_alias(p))]).collect(),
@@ -174,7 +174,10 @@ fn written(place: &Path) -> String {
 }
 
 fn change_own_file(run: &Surroundings) -> Vec<String> {
-    let places = run.writable.iter().filter(|w| w.is_dir()).chain(&run.home);
+    // Where the trees are open nothing is named, and what everyone may write will do.
+    let everyones = ["/tmp", "/dev/shm"].map(PathBuf::from);
+    let shared = everyones.iter().filter(|place| access(*place, AccessFlags::W_OK).is_ok());
+    let places = run.writable.iter().filter(|w| w.is_dir()).chain(&run.home).chain(shared);
     let change = |place: &PathBuf| {
         let path = place.join(scratch_name());
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;

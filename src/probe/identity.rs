@@ -120,6 +120,8 @@ fn keyring(run: &Surroundings) -> String {
     match sys::session_keyring() {
         Ok(serial) if serial == run.keyring => "the caller's".into(),
         Ok(_) => "its own".into(),
+        // Under the caller's own uid it is listed whoever possesses it; it is the calls that are closed.
+        Err(errno) if run.means.is_some_and(|means| means.one_uid) => name_of(errno),
         // Where the calls are refused, the keyring still serves the kernel, and is listed to who possesses it (keyrings(7)).
         Err(errno) => match std::fs::read_to_string("/proc/keys") {
             Ok(keys) if keys.lines().any(|line| line.starts_with(&format!("{:08x} ", run.keyring))) => {

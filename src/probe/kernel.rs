@@ -1,8 +1,8 @@
 //! What probes try of the kernel's interfaces by which a process gains privilege, or reaches what is not its own.
 
+use super::Surroundings;
 use super::child::{attempt, errno_of, executed, gained, in_child, name_of};
 use super::filesystem::mount_tmpfs;
-use super::{Surroundings, arena};
 use crate::sys;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
@@ -57,9 +57,9 @@ pub enum Operation {
 /// Tries an operation; what it saw, one word a try.
 pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
     match operation {
-        Operation::SetIdProgram => vec![gained(arena::SET_ID)],
-        Operation::FileCapability => vec![gained(arena::FILE_CAPABILITY)],
-        Operation::PlainProgram => vec![executed(arena::PLAIN)],
+        Operation::SetIdProgram => run.programs.iter().map(|programs| gained(&programs.set_id())).collect(),
+        Operation::FileCapability => run.programs.iter().map(|programs| gained(&programs.file_capability())).collect(),
+        Operation::PlainProgram => run.programs.iter().map(|programs| executed(&programs.plain())).collect(),
         Operation::UserNamespace => {
             in_child(|| vec![attempt(libc::SYS_unshare, [libc::CLONE_NEWUSER as u64, 0, 0, 0, 0, 0])])
         }

@@ -14,8 +14,9 @@ mod spec;
 
 use crate::ledger::RunId;
 use crate::ledger::record::Probe;
+use crate::plan::means::{FileBarrier, Means};
 use crate::plan::rung::Restriction;
-use arena::Arena;
+use arena::{Arena, Ground, Programs};
 use spec::Spec;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -59,6 +60,10 @@ pub struct Surroundings {
     pub passed_variables: Vec<String>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
+    /// How the rung works.
+    pub means: Option<Means>,
+    /// Programs that would give something to whom executes them; `None` where none could be put up.
+    pub programs: Option<Programs>,
     /// The name of the abstract socket of the outside that is put up as bait. It is this run's alone: another run's, in the
     /// same network namespace, may go at any time.
     pub outside_socket: String,
@@ -76,6 +81,8 @@ impl Suite {
     pub fn for_run(mut surroundings: Surroundings) -> Result<Suite, String> {
         let own = RunId::random().map_err(|e| format!("probes: {e}"))?;
         surroundings.outside_socket = format!("preflight/{own}");
+        // Whether there is bait will be seen.
+        surroundings.programs = Some(Programs { gives: true, ..Programs::default() });
         let specs = spec::built_in()?.into_iter().filter(|s| s.applies(&surroundings)).collect();
         Ok(Suite { specs, surroundings })
     }
@@ -97,7 +104,14 @@ impl Suite {
 
     /// Puts up, with privilege, what the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
-        if self.is_empty() { Ok(Arena::default()) } else { Arena::put_up(&self.surroundings.outside_socket) }
+        if self.is_empty() {
+            return Ok(Arena::default());
+        }
+        let ground = match self.surroundings.means.map(|means| means.files) {
+            Some(FileBarrier::Landlock) => Ground::Directories(self.surroundings.writable.clone()),
+            _ => Ground::Mount,
+        };
+        Arena::put_up(&self.surroundings.outside_socket, &ground)
     }
 
     /// Takes the bait away and checks that it is gone.
@@ -105,9 +119,10 @@ impl Suite {
         arena.clear()
     }
 
-    /// Tries every probe in the calling, confined process.
-    pub fn run(&self) -> Vec<Probe> {
-        let tried = |spec: &Spec| spec.operation.make(&self.surroundings).map(|seen| spec.judge(seen));
-        self.specs.iter().filter_map(tried).collect()
+    /// Tries every probe in the calling, confined process, with the bait that is up.
+    pub fn run(&self, arena: &Arena) -> Vec<Probe> {
+        let surroundings = Surroundings { programs: arena.programs().cloned(), ..self.surroundings.clone() };
+        let tried = |spec: &Spec| spec.operation.make(&surroundings).map(|seen| spec.judge(seen));
+        self.specs.iter().filter(|spec| spec.applies(&surroundings)).filter_map(tried).collect()
     }
 }

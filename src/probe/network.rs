@@ -175,12 +175,13 @@ fn proxy_process(run: &Surroundings) -> Vec<String> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.unwrap_or_default().split_ascii_whitespace().collect()
     };
-    let own =
-        |id: &&str| id.parse().is_ok_and(|id: u32| id != 0 && run.ids.is_none_or(|(uid, gid)| id != uid && id != gid));
+    let shared = run.means.is_some_and(|means| means.one_uid);
+    let apart = |id: u32| shared || run.ids.is_none_or(|(uid, gid)| id != uid && id != gid);
+    let own = |id: &&str| id.parse().is_ok_and(|id: u32| id != 0 && apart(id));
     let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
     let fault = if !["Uid", "Gid"].iter().all(|name| field(name).len() == 4 && field(name).iter().all(own)) {
         format!("uid {:?} gid {:?}", field("Uid"), field("Gid"))
-    } else if !field("Groups").is_empty() {
+    } else if !shared && !field("Groups").is_empty() {
         format!("groups {:?}", field("Groups"))
     } else if let Some(set) = sets.iter().find(|set| field(set).concat().bytes().any(|digit| digit != b'0')) {
         format!("{set} {:?}", field(set))

@@ -3,6 +3,7 @@
 use super::operation::Operation;
 use super::{Surroundings, network};
 use crate::ledger::record::Probe;
+use crate::plan::means::FileBarrier;
 use crate::plan::rung::Restriction;
 use crate::policy::Axis;
 use serde::Deserialize;
@@ -49,6 +50,16 @@ pub enum Needs {
     Accounts,
     /// A session keyring of the caller's.
     Keyring,
+    /// Mounts of the sandbox's own.
+    Mounts,
+    /// A uid of the run's own, with which groups are given up.
+    OwnUid,
+    /// A bounding set that is emptied.
+    Bounding,
+    /// A program that can be executed.
+    Program,
+    /// Programs that would give something.
+    GivingPrograms,
 }
 
 /// One probe.
@@ -157,6 +168,11 @@ impl Needs {
             Needs::Home => run.home.is_some(),
             Needs::Accounts => !run.overlays.is_empty(),
             Needs::Keyring => run.keyring != 0,
+            Needs::Mounts => run.means.is_some_and(|means| means.files == FileBarrier::Mounts),
+            Needs::OwnUid => run.means.is_some_and(|means| !means.one_uid),
+            Needs::Bounding => run.means.is_some_and(|means| means.empties_bounding),
+            Needs::Program => run.programs.is_some(),
+            Needs::GivingPrograms => run.programs.as_ref().is_some_and(|programs| programs.gives),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::observe::process::{Observer, Of};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::set_pdeathsig;
+use nix::sys::prctl::{set_dumpable, set_pdeathsig};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid, pipe2, read};
 use serde::Serialize;
@@ -105,5 +105,7 @@ pub fn confine(confinement: &Confinement, observer: Option<&Observer>, of: Of) -
     if getppid() != parent {
         return Err("the stage has ended".into());
     }
-    Ok(())
+    // A change of ids leaves a process that is not dumpable, and that an observer without SYS_PTRACE can't read: the call
+    // by which the command executes its program is the first that it is told of.
+    set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))
 }

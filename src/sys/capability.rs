@@ -2,6 +2,8 @@
 
 /// CAP_CHOWN.
 pub const CHOWN: u32 = 0;
+/// CAP_DAC_OVERRIDE.
+pub const DAC_OVERRIDE: u32 = 1;
 /// CAP_DAC_READ_SEARCH.
 pub const DAC_READ_SEARCH: u32 = 2;
 /// CAP_KILL.
