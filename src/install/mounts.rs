@@ -311,8 +311,12 @@ fn write_like(scratch: &OwnedFd, name: &str, overlay: &Overlay) -> Result<(), Mo
     let mut file = std::fs::File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
     file.write_all(&overlay.content)
         .map_err(|e| failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
-    fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid)))
-        .map_err(failed("fchown", target))?;
+    match fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid))) {
+        // The owner is not known in this user namespace (user_namespaces(7)). The cover is then the caller's, who could read
+        // what it covers, and it is read-only.
+        Ok(()) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(failed("fchown", target)(errno)),
+    }
     fchmod(&file, Mode::from_bits_truncate(like.st_mode & 0o7777)).map_err(failed("fchmod", target))
 }
 
