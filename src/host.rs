@@ -1,6 +1,7 @@
 //! What this kernel and container offer: facts, found by trying, and no decisions.
 
 mod paths;
+pub mod session;
 mod sockets;
 pub mod survey;
 mod trial;
@@ -20,6 +21,7 @@ use nix::errno::Errno;
 use nix::unistd::{geteuid, getpid};
 use paths::{look_at, look_at_home};
 use serde_json::{Value, json};
+use session::Session;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +67,8 @@ pub struct Facts {
     pub private: Vec<PathBuf>,
     /// The sockets of daemons that resolve names for whoever reaches them, as far as they exist.
     pub resolvers: Vec<PathBuf>,
+    /// What the caller's own session offers; empty for root.
+    pub session: Session,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
 }
@@ -131,6 +135,7 @@ impl Facts {
             id_mapping: None,
             private: Vec::new(),
             resolvers: Vec::new(),
+            session: Session::default(),
             executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
             identity,
         };
@@ -138,6 +143,9 @@ impl Facts {
         if let Some(identity) = &facts.identity {
             facts.private = private_paths(&facts.databases, identity);
             facts.resolvers = sockets::resolvers();
+            if facts.uid != 0 {
+                facts.session = session::look(policy, identity, std::env::vars_os());
+            }
         }
         Ok(facts)
     }

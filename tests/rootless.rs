@@ -37,7 +37,10 @@ impl Dev {
 #[test]
 fn try_it() {
     let dev = Dev::new();
-    let ended = dev.run(&["--workspace", "/home/dev/project"], "id; cat /proc/self/uid_map; touch x; ls -la; env; exec 3<>/dev/tcp/11.22.33.44/443");
+    let ended = dev.run(
+        &["--workspace", "/home/dev/project"],
+        "id; cat /proc/self/uid_map; touch x; ls -la; env; exec 3<>/dev/tcp/11.22.33.44/443",
+    );
     println!("{ended}");
     println!("{}", dev.fence.as_root("cat /home/dev/.local/state/ringfence/*").out);
     panic!();
