@@ -3,6 +3,7 @@
 //! taken away by name.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod cell;
 pub mod images;
 
 use crate::common::Fence;
@@ -18,6 +19,8 @@ use world::{Said, Sink};
 
 /// Where everything of the engine lies in the box: in memory.
 const PLACE: &str = "/run/engine";
+/// Where the volumes are that a test gives to its containers.
+pub const VOLUMES: &str = "/run/engine/volumes";
 /// The engine's own address on its bridge, which is the gateway of its containers.
 pub const BRIDGE: std::net::Ipv4Addr = std::net::Ipv4Addr::new(172, 31, 77, 1);
 /// A second network of the engine's, as `docker network create` makes them: with a resolver of Docker's in each container.
@@ -85,7 +88,7 @@ impl Engine {
 
     /// A new directory of the box, to be given to a container as a volume. Anyone may write there.
     pub fn volume(&self, name: &str) -> String {
-        let path = format!("{PLACE}/volumes/{name}");
+        let path = format!("{VOLUMES}/{name}");
         self.fence.world.write(&format!("{path}/.made"), "", 0o644);
         let said = self.fence.world.shell(&format!("rm {path}/.made && chmod 1777 {path}"));
         assert_eq!(said.code, Some(0), "{said}");
