@@ -5,11 +5,13 @@ mod attempts;
 mod common;
 mod engine;
 
-use common::RINGFENCE;
 use engine::cell::{Brief, Cell, Reached, STOLEN, TRIED, outcomes, session};
 use engine::images::{SESSION, Tree};
-use engine::{Engine, SINK_PORT};
+use engine::{Engine, NETWORK, SINK_PORT};
 use ringfence::ledger::record::Outcome;
+use std::io::Write;
+use std::process::Stdio;
+use world::Said;
 use world::address::RESOLVER4;
 use world::internet::everywhere;
 
@@ -74,4 +76,88 @@ fn each_tree(rung: &str, docker: &[&str]) {
         let ended = cell.protects(rung);
         assert_eq!(ended.seal().outcome, Outcome::Exited, "{}", Brief(&ended));
     }
+}
+
+/// The ways in which a container is narrowed further, each as root with the default capabilities and hardened.
+#[test]
+fn narrowed_containers_are_protected_or_refused_by_name() {
+    let engine = start();
+    engine.import(Tree::Busybox);
+    let home = "/home:mode=0755";
+    for (kind, base) in [("container", &[][..]), ("bare", &HARDENED[..])] {
+        let run = |name: &str, more: &[&str], check: &dyn Fn(&Cell<'_>)| {
+            let (name, docker) = (format!("{kind}-{name}"), [base, more].concat());
+            check(&Cell { engine: &engine, tree: Tree::Busybox, name: &name, docker: &docker, flags: &[] });
+        };
+        let protects = |cell: &Cell<'_>| drop(cell.protects(kind));
+        run("pids-limit", &["--pids-limit", "64"], &protects);
+        run("too-few-pids", &["--pids-limit", "3"], &|cell| drop(cell.refuses("EAGAIN")));
+        run("noexec-tmp", &["--tmpfs", "/tmp:noexec,mode=1777"], &protects);
+        run("read-only", &["--read-only"], &|cell| drop(cell.refuses("EROFS")));
+        run("read-only-but", &["--read-only", "--tmpfs", "/tmp", "--tmpfs", home, "--tmpfs", "/run"], &protects);
+    }
+}
+
+/// In a network with Docker's own resolver at 127.0.0.11: it carries names outside for whoever reaches it, so only the proxy
+/// does.
+#[test]
+fn dockers_own_resolver_serves_the_proxy_alone() {
+    let engine = start();
+    engine.import(Tree::Scratch);
+    engine.make_network();
+    let network = ["--network", NETWORK.0];
+    let ask = [SESSION, "mark", "/app/started", "fetch", "pypi.org", "name", "127.0.0.11"];
+    let live = Cell { engine: &engine, tree: Tree::Scratch, name: "live", docker: &network, flags: &[] };
+    let said = live.docker(&[], &ask);
+    assert_eq!(outcomes(&said.out).get("name-udp 127.0.0.11"), Some(&"ok"), "{said}");
+    assert_eq!(engine.fence.internet.resolver.questions_about(STOLEN).len(), 1, "{said}");
+    for (rung, docker) in [("full", &ADDED[..]), ("container", &[]), ("bare", &HARDENED)] {
+        let docker = [&network[..], docker].concat();
+        let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker: &docker, flags: &[] };
+        let ended = cell.run(&ask);
+        let (seen, shown) = (outcomes(&ended.said.out), Brief(&ended));
+        assert_eq!(ended.start().rung, rung, "{shown}");
+        assert_eq!(seen.get("fetch pypi.org"), Some(&"200"), "{shown}");
+        assert_eq!(seen.get("name-udp 127.0.0.11"), Some(&"EPERM"), "{shown}");
+        assert_eq!(seen.get("name-tcp 127.0.0.11"), Some(&"ECONNREFUSED"), "{shown}");
+        assert_eq!(engine.fence.internet.resolver.questions_about(STOLEN).len(), 1, "{shown}");
+        assert!(ended.denials().iter().any(|denial| denial.rule == "dns"), "{shown}");
+        assert!(ended.seal().complete, "{shown}");
+    }
+}
+
+/// README's example, built and run as it stands there, but for the image that it begins with.
+#[test]
+fn the_readmes_entry_point_works_in_a_default_container() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).expect("README.md");
+    let (_, rest) = readme.split_once("```dockerfile\n").expect("README.md has a Dockerfile");
+    let (text, _) = rest.split_once("```").expect("its end");
+    let (first, lines) = text.split_once('\n').expect("lines");
+    assert!(first.starts_with("FROM debian:"), "{first}");
+
+    let engine = start();
+    engine.import(Tree::Debian);
+    engine.build("readme", &format!("FROM {}\n{lines}", Tree::Debian.name()));
+    let before = Reached::of(&engine);
+    let said = engine.docker(&[&["run", "--name", "readme", "readme"], session().as_slice()].concat());
+    let copied = engine.volume("readme-ledger");
+    engine.done(&["cp", "readme:/var/log/ringfence/.", &copied]);
+    engine.done(&["cp", "readme:/app/started", &engine.volume("readme-app")]);
+    let ledger = engine.fence.world.shell(&format!("ls {copied}/*.jsonl")).out;
+    let ended = engine.fence.ended(said, ledger.trim_end().to_owned());
+    let cell = Cell { engine: &engine, tree: Tree::Debian, name: "readme", docker: &[], flags: &[] };
+    cell.is_protected("container", &ended, before);
+
+    // The image's command, an interactive shell by nature, and its status.
+    let mut command = engine.command(&["run", "--interactive", "--rm", "readme"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = engine.fence.world.spawn(command).expect("docker starts");
+    let script = "curl -sS https://pypi.org/; touch /usr/new; echo $? $$; exit 7\n";
+    child.stdin.take().expect("piped").write_all(script.as_bytes()).expect("bash reads");
+    let said = Said::from(child.wait_with_output().expect("docker ends"));
+    assert_eq!(said.code, Some(7), "{said}");
+    let (first, second) = said.out.split_once('\n').expect("two lines");
+    assert_eq!(first, "hello from pypi.org", "{said}");
+    assert!(second.starts_with("1 "), "{said}");
+    assert_eq!(said.err.trim_end(), "touch: cannot touch '/usr/new': Read-only file system", "{said}");
 }

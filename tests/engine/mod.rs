@@ -9,7 +9,6 @@ pub mod images;
 use crate::common::Fence;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -95,22 +94,11 @@ impl Engine {
         path
     }
 
-    /// Waits until `docker inspect` says `value` of a container, by the template `what`.
-    pub fn await_state(&self, container: &str, what: &str, value: &str) {
-        let since = Instant::now();
-        loop {
-            let said = self.docker(&["inspect", "--format", what, container]);
-            if said.out.trim_end() == value {
-                return;
-            }
-            assert!(since.elapsed() < PATIENCE, "{container}: {what} is not {value}: {said}");
-        }
-    }
-
-    /// The processes of a container, by the machine's numbers and names.
-    pub fn processes(&self, container: &str) -> BTreeSet<String> {
-        let said = self.docker(&["top", container, "-eo", "pid,stat,comm"]);
-        said.out.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    /// The names of the programs that a container's processes run, as the engine shows them. Those that have ended and wait
+    /// to be reaped are not among them.
+    pub fn programs(&self, container: &str) -> Vec<String> {
+        let listed = self.done(&["top", container, "-eo", "pid,comm"]);
+        listed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect()
     }
 }
 

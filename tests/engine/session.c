@@ -3,9 +3,10 @@
 
    session ACT…, the acts in order: mark PATH, who, fetch NAME, tcp ADDRESS PORT, udp ADDRESS PORT, echo ADDRESS, name ADDRESS,
    families,
-   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, serve PORT, wait, end STATUS, kill SIGNAL. */
+   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, serve PORT, wait, end STATUS, kill SIGNAL. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vm_sockets.h>
@@ -256,6 +257,32 @@ static void orphans(int count) {
     say("orphans", "", 0);
 }
 
+/* Of the processes that run this program besides this one: how many live, and how many wait to be reaped (proc(5), stat). */
+static void others(int *alive, int *ended) {
+    DIR *all = opendir("/proc");
+    struct dirent *entry;
+    *alive = *ended = 0;
+    while (all && (entry = readdir(all))) {
+        char path[300], name[32], state;
+        int pid = atoi(entry->d_name);
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        FILE *file = pid > 0 && pid != getpid() ? fopen(path, "r") : 0;
+        if (file && fscanf(file, "%*d (%31[^)]) %c", name, &state) == 2 && !strcmp(name, "session"))
+            ++*(state == 'Z' || state == 'X' ? ended : alive);
+        if (file) fclose(file);
+    }
+    if (all) closedir(all);
+}
+
+/* Waits until all of them have ended and `count` of them wait to be reaped; at most ten seconds. */
+static void zombies(int count) {
+    struct timespec short_while = {.tv_nsec = 10000000};
+    int alive, ended;
+    for (int tries = 0; others(&alive, &ended), (alive || ended != count) && tries < 1000; tries++) nanosleep(&short_while, 0);
+    printf("zombies %d alive %d\n", ended, alive);
+    fflush(stdout);
+}
+
 /* Answers every connection to a port of one's own loopback, until it is ended. */
 static void serve(int port) {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_ANY)};
@@ -289,6 +316,7 @@ int main(int count, char **arguments) {
         else if (!strcmp(act, "privilege")) privilege();
         else if (!strcmp(act, "leave")) leave(*++next);
         else if (!strcmp(act, "orphans")) orphans(atoi(*++next));
+        else if (!strcmp(act, "zombies")) zombies(atoi(*++next));
         else if (!strcmp(act, "serve")) serve(atoi(*++next));
         else if (!strcmp(act, "wait")) for (;;) pause();
         else if (!strcmp(act, "end")) return atoi(*++next);
