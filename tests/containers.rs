@@ -140,6 +140,7 @@ fn the_readmes_entry_point_works_in_a_default_container() {
     engine.build("readme", &format!("FROM {}\n{lines}", Tree::Debian.name()));
     let before = Reached::of(&engine);
     let said = engine.docker(&[&["run", "--name", "readme", "readme"], session().as_slice()].concat());
+    assert_eq!(said.code, Some(0), "{said}");
     let copied = engine.volume("readme-ledger");
     engine.done(&["cp", "readme:/var/log/ringfence/.", &copied]);
     engine.done(&["cp", "readme:/app/started", &engine.volume("readme-app")]);
