@@ -2,15 +2,15 @@
 
 use super::images::{PROTECTED, SESSION, Tree};
 use super::{BRIDGE, Engine, SINK_PORT, VOLUMES};
-use crate::common::{Ended, RINGFENCE};
+use crate::common::{Ended, Fence, RINGFENCE};
 use ringfence::ledger::record::Body;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
-use world::address::{METADATA4, PRIVATE4, PUBLIC4, RESOLVER4};
+use world::address::{METADATA4, PRIVATE4, PUBLIC4, PUBLIC6, RESOLVER4};
 use world::internet::STRANGER;
-use world::{Packet, Said};
+use world::{Packet, Said, Sink};
 
 /// The addresses that the session tries by itself, whatever the proxy says.
 pub const TRIED: [Ipv4Addr; 4] = [PUBLIC4, PRIVATE4, METADATA4, BRIDGE];
@@ -73,7 +73,7 @@ impl Cell<'_> {
     /// The whole session as the container's first process: refused, on record and without trace outside; and what is
     /// allowed works.
     pub fn protects(&self, rung: &str) -> Ended {
-        let before = Reached::of(self.engine);
+        let before = self.engine.reached();
         let ended = self.run(&session());
         self.is_protected(rung, &ended, before);
         ended
@@ -82,38 +82,24 @@ impl Cell<'_> {
     /// The same of a run that was started in another way.
     pub fn is_protected(&self, rung: &str, ended: &Ended, before: Reached) {
         let (name, shown) = (self.name, Brief(ended));
-        assert_eq!(ended.said.code, Some(0), "{name}: {shown}");
+        assert_protected(name, rung, ended, &self.engine.fence);
         assert!(self.marked(), "{name}: {shown}");
-        assert_eq!(ended.start().rung, rung, "{name}: {shown}");
-        assert_all_probes_passed(name, ended);
-        assert_outcomes(name, ended);
-        assert!(ended.seal().complete, "{name}: {shown}");
-        let verified = self.engine.fence.verify(&ended.ledger);
-        assert_eq!(verified.code, Some(0), "{name}: {verified}");
-        // What the command was refused is on record.
-        let denials = ended.denials();
-        assert!(denials.iter().any(|one| one.object.host.as_deref() == Some(STRANGER)), "{name}: {shown}");
-        assert!(denials.iter().any(|one| one.object.path.as_deref() == Some(PROTECTED)), "{name}: {shown}");
-        for address in TRIED {
-            let addressed = denials.iter().any(|one| one.object.addrs.contains(&address.into()));
-            assert!(addressed, "{name}: {address}: {shown}");
-        }
         // The world outside has seen the one request that is admitted, and the image is as it was.
-        let after = Reached::of(self.engine);
+        let after = self.engine.reached();
         assert_eq!((after.origin, after.others), (before.origin + 1, before.others), "{name}: {shown}");
         self.is_unchanged();
     }
 
     /// A refusal in one line that names the cause; nothing was started, and nothing has been changed or reached.
     pub fn refuses(&self, named: &str) -> Ended {
-        let before = Reached::of(self.engine);
+        let before = self.engine.reached();
         let ended = self.run(&session());
         let (name, shown) = (self.name, Brief(&ended));
         assert_eq!((ended.said.code, ended.said.out.as_str()), (Some(125), ""), "{name}: {shown}");
         assert_eq!(ended.said.err.lines().count(), 1, "{name}: {shown}");
         assert!(ended.said.err.contains(named), "{name}: {shown}");
         assert!(!self.marked(), "{name}: {shown}");
-        assert_eq!(Reached::of(self.engine), before, "{name}: {shown}");
+        assert_eq!(self.engine.reached(), before, "{name}: {shown}");
         self.is_unchanged();
         ended
     }
@@ -132,6 +118,25 @@ impl Cell<'_> {
     }
 }
 
+/// What the run itself has to show: every probe passed, every act answered as it has to be, every refusal on record.
+pub fn assert_protected(name: &str, rung: &str, ended: &Ended, fence: &Fence) {
+    let shown = Brief(ended);
+    assert_eq!(ended.said.code, Some(0), "{name}: {shown}");
+    assert_eq!(ended.start().rung, rung, "{name}: {shown}");
+    assert_all_probes_passed(name, ended);
+    assert_outcomes(name, ended);
+    assert!(ended.seal().complete, "{name}: {shown}");
+    let verified = fence.verify(&ended.ledger);
+    assert_eq!(verified.code, Some(0), "{name}: {verified}");
+    let denials = ended.denials();
+    assert!(denials.iter().any(|one| one.object.host.as_deref() == Some(STRANGER)), "{name}: {shown}");
+    assert!(denials.iter().any(|one| one.object.path.as_deref() == Some(PROTECTED)), "{name}: {shown}");
+    for address in TRIED {
+        let addressed = denials.iter().any(|one| one.object.addrs.contains(&address.into()));
+        assert!(addressed, "{name}: {address}: {shown}");
+    }
+}
+
 /// What has reached whom.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub struct Reached {
@@ -143,19 +148,19 @@ pub struct Reached {
 
 impl Reached {
     /// What it is by now.
-    pub fn of(engine: &Engine) -> Reached {
-        let internet = &engine.fence.internet;
+    pub fn of(fence: &Fence, bridge: Option<&Sink>) -> Reached {
+        let internet = &fence.internet;
         // The packets of the proxy are those to the resolver and to the origin of the admitted name.
         let admitted = |packet: &Packet| {
-            let to = |address: Ipv4Addr, port| packet.destination == address && packet.destination_port == Some(port);
-            to(PUBLIC4, 80) || to(RESOLVER4, 53)
+            let to = |address: IpAddr, port| packet.destination == address && packet.destination_port == Some(port);
+            to(PUBLIC4.into(), 80) || to(PUBLIC6.into(), 80) || to(RESOLVER4.into(), 53)
         };
-        let packets = engine.fence.world.packets().into_iter().filter(|packet| !admitted(packet)).count();
+        let packets = fence.world.packets().into_iter().filter(|packet| !admitted(packet)).count();
         let asked = |name| internet.resolver.questions_about(name).len();
         let stranger = internet.stranger.requests().len() + asked(STRANGER);
         Reached {
-            origin: internet.http.requests().len(),
-            others: packets + asked(STOLEN) + stranger + engine.bridge.arrivals().len(),
+            origin: internet.http.requests().len() + internet.http6.requests().len(),
+            others: packets + asked(STOLEN) + stranger + bridge.map_or(0, |sink| sink.arrivals().len()),
         }
     }
 }

@@ -4,9 +4,11 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod cell;
+pub mod direct;
 pub mod images;
 
 use crate::common::Fence;
+use cell::Reached;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::os::unix::net::UnixDatagram;
@@ -38,6 +40,20 @@ pub struct Engine {
     _daemon: Daemon,
     /// The closed world in whose box the daemon runs; it goes after the daemon.
     pub fence: Fence,
+}
+
+/// The engine; where the environment says `RINGFENCE_TEST_CONTAINERS=direct`, for a machine on which no container can be
+/// started, none, and then the session has passed under the same capabilities and seccomp profile, applied directly.
+pub fn start() -> Option<Engine> {
+    const SWITCH: &str = "RINGFENCE_TEST_CONTAINERS";
+    if std::env::var_os(SWITCH).is_some_and(|value| value == "direct") {
+        eprintln!("no container is started: capabilities and seccomp profile are applied directly ({SWITCH}=direct)");
+        ["full", "container", "bare"].into_iter().for_each(direct::protects);
+        return None;
+    }
+    Some(Engine::start().unwrap_or_else(|cause| {
+        panic!("no container engine: {cause}; {SWITCH}=direct applies a container's capabilities and profile directly")
+    }))
 }
 
 impl Engine {
@@ -78,6 +94,11 @@ impl Engine {
         // The classic builder: an image from scratch needs no other one, and the distribution's package has no other.
         command.env("DOCKER_BUILDKIT", "0");
         command
+    }
+
+    /// What has reached whom by now.
+    pub fn reached(&self) -> Reached {
+        Reached::of(&self.fence, Some(&self.bridge))
     }
 
     /// Makes the network with Docker's own resolver; a container joins it by `--network`.
