@@ -28,7 +28,9 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities, set_no_new_privs, set_thread_groups,
     set_thread_res_gid, set_thread_res_uid,
 };
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -52,6 +54,7 @@ pub struct Less {
     refusals: Vec<Refusal>,
     busy: bool,
     no_proc: bool,
+    yama: Option<u32>,
     read_only_root: bool,
 }
 
@@ -188,6 +191,18 @@ impl Less {
         self
     }
 
+    /// Yama with this ptrace_scope, above 0, as it is to who is no ancestor of whom it looks at: memory is not read. The file
+    /// that tells of it is there, and no other one of `/proc/sys/kernel`.
+    #[must_use]
+    pub fn yama(mut self, scope: u32) -> Less {
+        /// Set in the addresses of programs, stacks and libraries, and in no offset of a file.
+        const ADDRESS: u64 = 1 << 46;
+        self.yama = Some(scope);
+        self.refuse_when("pread64", &[When::Has(3, ADDRESS)], Errno::EPERM)
+            .refuse("process_vm_readv", Errno::EPERM)
+            .refuse("ptrace", Errno::EPERM)
+    }
+
     /// The root's file system is read-only; other mounts are as they are.
     #[must_use]
     pub fn read_only_root(mut self) -> Less {
@@ -269,7 +284,7 @@ impl Less {
     }
 
     fn change_mounts(&self) -> Result<(), Error> {
-        if !self.no_proc && !self.read_only_root {
+        if !self.no_proc && !self.read_only_root && self.yama.is_none() {
             return Ok(());
         }
         let none = None::<&str>;
@@ -277,6 +292,13 @@ impl Less {
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).doing("make / private")?;
         if self.no_proc {
             umount2("/proc", MntFlags::MNT_DETACH).doing("umount /proc")?;
+        }
+        if let Some(scope) = self.yama {
+            let sysctls = Path::new("/proc/sys/kernel");
+            mount(Some("tmpfs"), sysctls, Some("tmpfs"), MsFlags::empty(), none).doing("mount a tmpfs")?;
+            let yama = sysctls.join("yama");
+            fs::create_dir(&yama).doing("mkdir yama")?;
+            fs::write(yama.join("ptrace_scope"), format!("{scope}\n")).doing("write ptrace_scope")?;
         }
         if self.read_only_root {
             let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;

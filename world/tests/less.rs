@@ -218,6 +218,12 @@ fn single_facts_are_taken_away() {
     );
     taken(Less::new().refuse("getppid", Errno::EXDEV), &[("sc(110)", "ok", "EXDEV"), ("sc(39)", "ok", "ok")]);
     taken(Less::new().no_proc(), &[("os.stat('/proc/self/stat') and 0", "ok", "ENOENT")]);
+    // Its own memory, which otherwise is to be read.
+    let memory = "os.pread(os.open('/proc/self/mem', 0), 4, ctypes.addressof(ctypes.c_uint(0))) and 0";
+    taken(
+        Less::new().yama(1),
+        &[(memory, "ok", "EPERM"), ("open('/proc/sys/kernel/yama/ptrace_scope').read().strip()", "ENOENT", "1")],
+    );
     taken(
         Less::new().read_only_root(),
         &[
