@@ -51,6 +51,11 @@ impl Watched {
         always.into_iter().chain(self.when.iter().map(Vec::as_slice))
     }
 
+    /// Whether it changes what is known of a file beside its contents, which no ruleset of Landlock's sees.
+    pub fn changes_metadata(&self) -> bool {
+        METADATA.contains(&self.call)
+    }
+
     /// Whether a call of that name with these registers is looked at.
     pub fn concerns(&self, arguments: &[u64; 6]) -> bool {
         self.when.is_empty() || self.when.iter().any(|all| all.iter().all(|c| c.holds(arguments)))
@@ -94,6 +99,32 @@ impl Table {
     }
 }
 
+/// The calls that change what is known of a file beside its contents.
+const METADATA: [&str; 22] = [
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "chown",
+    "lchown",
+    "fchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "futimesat",
+    "utimensat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "setxattrat",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+    "removexattrat",
+    "ioctl",
+    "file_setattr",
+];
+
 /// The rule of calls that ordinary permission refuses.
 pub const PERMISSION: &str = "permission";
 /// The rule of calls on processes that are not the sandbox's.
@@ -116,6 +147,9 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
     }
     if !mutation::left_out("watched-paths") {
         paths(&mut table);
+        if terms.by_landlock() {
+            accesses(&mut table);
+        }
     }
     raw_sockets(&mut table);
     if terms.makes_sockets() {
@@ -216,6 +250,14 @@ fn made_sockets(table: &mut Table) {
         made(call, Vec::new(), reading);
     }
     made("sendto", vec![vec![Condition::IsNot { argument: 4, value: 0 }]], decode::made::sendto);
+}
+
+/// Calls that tell of a read-only mount, which is not there where Landlock stands in its place.
+fn accesses(table: &mut Table) {
+    let writes = |argument| bits(argument, &[libc::W_OK]);
+    table.act("access", writes(1), decode::access, None, PERMISSION);
+    table.act("faccessat", writes(2), decode::faccessat, None, PERMISSION);
+    table.act("faccessat2", writes(2), decode::faccessat2, None, PERMISSION);
 }
 
 fn sockets(table: &mut Table) {

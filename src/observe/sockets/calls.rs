@@ -110,7 +110,7 @@ impl Looked<'_> {
     }
 
     /// The duplicate of one of the caller's sockets, where there is one.
-    pub(in crate::observe) fn held(&self, fd: i32) -> Result<Option<Arc<Held>>, Unread> {
+    pub(in crate::observe) fn duplicate(&self, fd: i32) -> Result<Option<Arc<Held>>, Unread> {
         let Some(sockets) = &self.judge.sockets else { return Ok(None) };
         Ok(match self.behind(sockets, fd)? {
             Ok(Behind::Held(held)) => Some(held),
