@@ -29,7 +29,7 @@ use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::ObserverSpec;
 use crate::plan::Plan;
-use crate::plan::means::EgressBarrier;
+use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
@@ -280,7 +280,8 @@ impl Installation {
         if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
             mounts.mask(&undo.path);
         }
-        if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
+        let by_landlock = plan.rung.means().files == FileBarrier::Landlock;
+        if let (Some(mounts), Some(proxy), false) = (&mut mounts, proxy, by_landlock) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
@@ -292,6 +293,7 @@ impl Installation {
             calls,
             ids: identity.into(),
             unnoted: unnoted(plan, proxy),
+            view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
             sockets: sockets(run, plan, proxy),
         });
         let stage = Stage {

@@ -83,10 +83,10 @@ pub struct Judge {
     pub stage: Pid,
     /// Whether it matters who calls.
     pub names: bool,
-    /// The command's sockets, where they are made for it.
-    pub sockets: Option<Arc<Sockets>>,
     /// What is kept from being written where no mount does.
     pub barrier: Option<Arc<Barrier>>,
+    /// The command's sockets, where they are made for it.
+    pub sockets: Option<Arc<Sockets>>,
 }
 
 /// Loopback, where all of it is the command's to reach, less what the wall refuses there and less the proxy, which wants to

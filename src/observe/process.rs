@@ -15,7 +15,9 @@ use super::sockets::rules::SocketRules;
 use super::told::{Heard, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
+use crate::confine::landlock::Barrier;
 use crate::confine::{ConfineError, Confinement};
+use crate::install::mounts::MountPlan;
 use crate::mutation;
 use crate::policy::Posture;
 use crate::stage::release_stdio;
@@ -46,6 +48,8 @@ pub struct ObserverSpec {
     pub ids: Ids,
     /// Where connections go that nothing refuses.
     pub unnoted: Unnoted,
+    /// What is kept from being written where no mount does.
+    pub view: Option<MountPlan>,
     /// What the command's sockets are held to, where they are made for it.
     pub sockets: Option<SocketRules>,
 }
@@ -77,6 +81,10 @@ pub fn handover() -> Result<(OwnedFd, OwnedFd), (&'static str, Errno)> {
 /// Lives the observer's life in the calling process, which has forked the stage: it is an ancestor of all that it looks at,
 /// as Yama wants it of one without SYS_PTRACE (ptrace(2), `ptrace_scope` 1). Returns the exit status.
 pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
+    let barrier = match spec.view.as_ref().map(Barrier::of).transpose() {
+        Ok(barrier) => barrier.map(Arc::new),
+        Err(cause) => return i32::from(told.send(&Told::Failed(format!("observer: {cause}"))).is_err()) + 1,
+    };
     if sys::close_all_but(&[told.as_fd().as_raw_fd(), handover.as_raw_fd()]).is_err() {
         return 1;
     }
@@ -105,8 +113,8 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
         mixed,
         stage,
         names: true,
+        barrier,
         sockets,
-        barrier: None,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if service.channel.send(&Told::Ready).is_err() {

@@ -132,7 +132,7 @@ fn set_option(looked: &Looked<'_>, arguments: &[u64; 6], value: &[u8]) -> Result
             Err(errno) => Verdict::RefuseSilently(errno),
         }
     };
-    if let Some(held) = looked.duplicate(socket)? {
+    if let Some(held) = looked.held_socket(socket)? {
         return Ok(Some(set(held.as_fd())));
     }
     let process = threads::process_of(looked.caller.tid).ok_or(Unread::Gone)?;

@@ -45,15 +45,15 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// Whether it changes what is known of a file beside its contents, which no ruleset of Landlock's sees.
+    pub fn changes_metadata(&self) -> bool {
+        METADATA.contains(&self.call)
+    }
+
     /// What of registers is enough, one by one.
     pub fn conditions(&self) -> impl Iterator<Item = &[Condition]> {
         let always = self.when.is_empty().then_some(&[][..]);
         always.into_iter().chain(self.when.iter().map(Vec::as_slice))
-    }
-
-    /// Whether it changes what is known of a file beside its contents, which no ruleset of Landlock's sees.
-    pub fn changes_metadata(&self) -> bool {
-        METADATA.contains(&self.call)
     }
 
     /// Whether a call of that name with these registers is looked at.
@@ -231,6 +231,14 @@ fn paths(table: &mut Table) {
     }
 }
 
+/// Calls that tell of a read-only mount, which is not there where Landlock stands in its place.
+fn accesses(table: &mut Table) {
+    let writes = |argument| bits(argument, &[libc::W_OK]);
+    table.act("access", writes(1), decode::access, None, PERMISSION);
+    table.act("faccessat", writes(2), decode::faccessat, None, PERMISSION);
+    table.act("faccessat2", writes(2), decode::faccessat2, None, PERMISSION);
+}
+
 /// Every call by which a socket is had, named or sent from: the verdict here is what keeps it on this machine.
 fn made_sockets(table: &mut Table) {
     let mut made = |call, when, reading| {
@@ -250,14 +258,6 @@ fn made_sockets(table: &mut Table) {
         made(call, Vec::new(), reading);
     }
     made("sendto", vec![vec![Condition::IsNot { argument: 4, value: 0 }]], decode::made::sendto);
-}
-
-/// Calls that tell of a read-only mount, which is not there where Landlock stands in its place.
-fn accesses(table: &mut Table) {
-    let writes = |argument| bits(argument, &[libc::W_OK]);
-    table.act("access", writes(1), decode::access, None, PERMISSION);
-    table.act("faccessat", writes(2), decode::faccessat, None, PERMISSION);
-    table.act("faccessat2", writes(2), decode::faccessat2, None, PERMISSION);
 }
 
 fn sockets(table: &mut Table) {

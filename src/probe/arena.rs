@@ -65,15 +65,24 @@ pub enum Ground {
 pub struct Arena {
     programs: Option<Programs>,
     attached: bool,
-    outside: Option<OwnedFd>,
 }
 
 fn fail(call: &'static str) -> impl FnOnce(Errno) -> String {
     move |errno| format!("probes: bait: {call}: {errno}")
 }
 
+/// An abstract unix socket that listens: of the outside, where whoever asks for it is not yet inside.
+pub fn outside(name: &str) -> Result<OwnedFd, String> {
+    let outside =
+        socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
+    let name = UnixAddr::new_abstract(name.as_bytes()).map_err(fail("bind"))?;
+    bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
+    listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
+    Ok(outside)
+}
+
 impl Arena {
-    /// Puts the bait up; `outside_name` is the abstract socket's name.
+    /// Puts the programs up; `outside_name` is the abstract socket's name.
     pub fn put_up(outside_name: &str, ground: &Ground) -> Result<Arena, String> {
         let mut arena = Arena::default();
         match ground {
@@ -94,12 +103,6 @@ impl Arena {
                 }
             }
         }
-        let outside =
-            socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
-        let name = UnixAddr::new_abstract(outside_name.as_bytes()).map_err(fail("bind"))?;
-        bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
-        listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
-        arena.outside = Some(outside);
         Ok(arena)
     }
 
@@ -110,7 +113,6 @@ impl Arena {
 
     /// Takes the bait away and looks that it is gone.
     pub fn clear(self) -> Result<(), String> {
-        drop(self.outside);
         let Some(programs) = self.programs else { return Ok(()) };
         if self.attached {
             umount2(MOUNT_POINT, MntFlags::MNT_DETACH).map_err(fail("umount2"))?;

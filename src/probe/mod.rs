@@ -21,6 +21,7 @@ use spec::Spec;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// What the probes need to know of the run.
@@ -102,7 +103,12 @@ impl Suite {
         self.specs.is_empty()
     }
 
-    /// Puts up, with privilege, what the probes need as bait.
+    /// The abstract unix socket that the probes must not reach, put up by who is not yet inside.
+    pub fn outside(&self) -> Result<Option<OwnedFd>, String> {
+        if self.is_empty() { Ok(None) } else { arena::outside(&self.surroundings.outside_socket).map(Some) }
+    }
+
+    /// Puts up, with privilege, what else the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
         if self.is_empty() {
             return Ok(Arena::default());

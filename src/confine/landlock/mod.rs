@@ -10,7 +10,7 @@ pub use holdable::holdable;
 
 use super::{ConfineError, failed, wanted};
 use ::landlock::{
-    CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, getsockname, socket};
@@ -27,11 +27,24 @@ const STEP: &str = "landlock";
 /// # Errors
 /// A kernel without the scopes, or without such audit where it is asked for; a socket of the outside that is not refused.
 pub fn restrict_scopes(audited: bool) -> Result<(), ConfineError> {
+    restrict(Scope::AbstractUnixSocket | Scope::Signal, audited)
+}
+
+/// Restricts the calling thread for abstract unix sockets alone, and sees one refused: who connects for the command reaches
+/// by them what was made in the domain, and no more.
+///
+/// # Errors
+/// As [`restrict_scopes`].
+pub fn restrict_names() -> Result<(), ConfineError> {
+    restrict(Scope::AbstractUnixSocket.into(), false)
+}
+
+fn restrict(scopes: BitFlags<Scope>, audited: bool) -> Result<(), ConfineError> {
     let fail = |e: RulesetError| ConfineError::Landlock(e.to_string());
     let outside = Outside::bind()?;
     let created = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)
+        .scope(scopes)
         .and_then(|ruleset| ruleset.create())
         .map_err(fail)?;
     let created = if audited { created.log_new_exec(true).map_err(fail)? } else { created };
