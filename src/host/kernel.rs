@@ -55,7 +55,7 @@ impl Facts {
     /// A memory that was not to be read, with what keeps it where that is known.
     fn with_yama(&self, found: Finding) -> Finding {
         found.map_err(|cause| match self.yama {
-            Some(scope @ 1..) => format!("{cause} (Yama's ptrace_scope is {scope}: accepted is 0)"),
+            Some(scope @ 2..) => format!("{cause} (Yama's ptrace_scope is {scope}; accepted: 0, 1)"),
             _ => cause,
         })
     }
