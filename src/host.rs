@@ -5,6 +5,7 @@ mod kernel;
 mod landlock;
 mod namespaces;
 mod paths;
+pub mod session;
 mod sockets;
 mod stopped;
 pub mod survey;
@@ -26,6 +27,7 @@ use crate::sys;
 use nix::errno::Errno;
 use nix::unistd::{geteuid, getpid};
 use paths::{look_at, look_at_home};
+use session::Session;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -104,6 +106,8 @@ pub struct Facts {
     pub private: Vec<PathBuf>,
     /// The sockets of daemons that resolve names for whoever reaches them, as far as they exist.
     pub resolvers: Vec<PathBuf>,
+    /// What the caller's own session offers; empty for root.
+    pub session: Session,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
 }
@@ -199,6 +203,7 @@ impl Facts {
             id_mapping: None,
             private: Vec::new(),
             resolvers: Vec::new(),
+            session: Session::default(),
             executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
             identity,
         };
@@ -213,6 +218,9 @@ impl Facts {
         if let Some(identity) = &facts.identity {
             facts.private = private_paths(&facts.databases, identity);
             facts.resolvers = sockets::resolvers();
+            if facts.uid != 0 {
+                facts.session = session::look(policy, identity, std::env::vars_os());
+            }
         }
         Ok(facts)
     }

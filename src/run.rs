@@ -15,7 +15,7 @@ use crate::install::reserve::{self, Reservation};
 use crate::install::undo;
 use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
@@ -164,6 +164,8 @@ impl<'a> Loaded<'a> {
 
     fn plan(self) -> Result<Planned<'a>, Error> {
         let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
+        let mut policy = policy;
+        dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
         let depth = if args.run.demanded().is_some() { Depth::EveryRung } else { Depth::Strongest };
         let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;

@@ -5,8 +5,10 @@ pub mod home;
 pub mod mountinfo;
 pub mod mounts;
 mod names;
+pub mod netns;
 pub mod proxy;
 pub mod reserve;
+pub mod rootless;
 mod specs;
 mod stage_process;
 mod surroundings;
@@ -34,6 +36,7 @@ use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
 use account::AccountError;
 use account::Identity;
+use firewall::rules::PROXIES;
 use firewall::{FirewallError, Wall, Watch};
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
@@ -42,6 +45,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
+use rootless::{Namespaces, RootlessError};
 use specs::{confinement, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
@@ -64,6 +68,9 @@ pub enum InstallError {
     /// The wall.
     #[error(transparent)]
     Firewall(#[from] FirewallError),
+    /// The sandbox's own namespaces.
+    #[error(transparent)]
+    Namespaces(#[from] RootlessError),
     /// HOME.
     #[error(transparent)]
     Home(#[from] home::HomeError),
@@ -131,6 +138,8 @@ pub struct Installation {
     undo: Undo,
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
+    /// The sandbox's own, where the rung has some.
+    namespaces: Option<Namespaces>,
     proxy: Option<(Pid, SocketAddrV4)>,
     proxy_held: Option<ProxyProcess>,
     /// What the enforcing parts report.
@@ -176,11 +185,15 @@ impl Installation {
             self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
         }
         self.take_workspaces(run, plan)?;
+        if plan.rung.means().own_namespaces && plan.identity.is_some() {
+            self.namespaces = Some(Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?);
+        }
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
             let uid = own_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
             let ids = (!plan.rung.means().one_uid).then_some(uid);
-            let process = proxy::start(proxy, ids)?;
+            let listener = self.namespaces.as_mut().and_then(Namespaces::take_listener);
+            let process = proxy::start(proxy, ids, listener)?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
@@ -228,14 +241,25 @@ impl Installation {
             self.evidence = Evidence::new(reports, None);
             return Ok(());
         };
-        let log = NfLog::bind(run)?;
+        let log = match &mut self.namespaces {
+            Some(inside) => NfLog::by(inside.take_netfilter()?, run)?,
+            None => NfLog::bind(run)?,
+        };
         if !mutation::left_out("wall") {
             let spec = wall_spec(run, identity.uid.as_raw(), self.proxy.map(|p| p.1), wall, log.group());
             // Watched from before it is there: its own making is the first change that is looked into, while the probes run.
-            self.watch = Some(Watch::open(&spec.table_name())?);
-            self.wall = Some(firewall::install(&spec)?);
+            (self.watch, self.wall) = match &mut self.namespaces {
+                Some(inside) => (
+                    Some(Watch::by(inside.take_netfilter()?, &spec.table_name())?),
+                    Some(firewall::install_by(inside.take_netfilter()?, &spec, inside.own_addresses())?),
+                ),
+                None => (Some(Watch::open(&spec.table_name())?), Some(firewall::install(&spec)?)),
+            };
         }
         self.evidence = Evidence::new(reports, Some(log));
+        if let Some(monitor) = self.namespaces.as_mut().and_then(Namespaces::take_monitor) {
+            self.evidence.sockets_of(monitor);
+        }
         Ok(())
     }
 
@@ -294,15 +318,20 @@ impl Installation {
                     id_mapping.map(|fd| fd.as_raw_fd()),
                     stage.terminal.as_ref().map(Terminal::number),
                 ];
-                let kept: Vec<RawFd> = kept.into_iter().flatten().collect();
+                let inside = self.namespaces.as_ref();
+                let ways_in = inside.into_iter().flat_map(Namespaces::descriptors);
+                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).collect();
                 if sys::close_all_but(&kept).is_err() {
                     sys::exit_now(1);
                 }
                 // What lies further up the stack owns descriptors that are closed now, and must not run here.
                 let lived = catch_unwind(AssertUnwindSafe(|| {
-                    stage.live(theirs, tells, || match &mounts {
-                        Some(plan) => enter_view(plan, means, id_mapping),
-                        None => Ok(()),
+                    stage.live(theirs, tells, || {
+                        inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
+                        match &mounts {
+                            Some(plan) => enter_view(plan, means, id_mapping),
+                            None => Ok(()),
+                        }
                     })
                 }));
                 sys::exit_now(lived.unwrap_or(1));

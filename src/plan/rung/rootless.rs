@@ -2,7 +2,7 @@
 
 use super::{Means, Restriction, Rung, one_uid};
 use crate::host::Facts;
-use crate::policy::Policy;
+use crate::policy::{Policy, Posture};
 
 /// The firewall and the mounts of `full` in namespaces of the sandbox's own, under the caller's own uid.
 #[derive(Debug)]
@@ -18,12 +18,15 @@ impl Rung for Rootless {
     }
 
     fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String> {
-        one_uid::stands(policy, facts)?;
-        Err("its namespaces are not built yet".into())
+        one_uid::stands(policy, facts)
     }
 
-    fn carry(&self, restriction: Restriction, _policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {
+    fn carry(&self, restriction: Restriction, policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {
         match restriction {
+            // With egress open the network is the host's, whose firewall is root's.
+            Restriction::ControlPlane if policy.network.posture == Posture::Open => {
+                Err("with the network open there is no firewall of the sandbox's own; accepted: network restricted or locked".into())
+            }
             Restriction::EgressAllowlist => Ok("proxy outside of the network namespace, its listener inside"),
             Restriction::DirectEgress | Restriction::ControlPlane => {
                 Ok("a network namespace without a way out; nftables, reject and NFLOG")
