@@ -29,7 +29,7 @@ use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::ObserverSpec;
 use crate::plan::Plan;
-use crate::plan::means::EgressBarrier;
+use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
@@ -46,7 +46,7 @@ use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
 use rootless::{Namespaces, RootlessError};
-use specs::{confinement, unnoted, wall_spec};
+use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -201,7 +201,7 @@ impl Installation {
         if plan.audited {
             self.evidence.read_audit(LandlockAudit::open().map_err(EvidenceError::from)?);
         }
-        self.start_stage(plan, facts, own_uid, invocation)?;
+        self.start_stage(run, plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
@@ -265,6 +265,7 @@ impl Installation {
 
     fn start_stage(
         &mut self,
+        run: &str,
         plan: &Plan,
         facts: &Facts,
         own_uid: Option<u32>,
@@ -279,7 +280,8 @@ impl Installation {
         if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
             mounts.mask(&undo.path);
         }
-        if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
+        let by_landlock = plan.rung.means().files == FileBarrier::Landlock;
+        if let (Some(mounts), Some(proxy), false) = (&mut mounts, proxy, by_landlock) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
@@ -291,6 +293,8 @@ impl Installation {
             calls,
             ids: identity.into(),
             unnoted: unnoted(plan, proxy),
+            view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
+            sockets: sockets(run, plan, proxy),
         });
         let stage = Stage {
             confinement,

@@ -1,6 +1,7 @@
 //! The command's view of the file system, put in force in the stage by what the rung has for it.
 
 use super::mounts::{self, MountPlan};
+use crate::confine::landlock::{Barrier, files};
 use crate::confine::no_new_privs_set;
 use crate::plan::means::{FileBarrier, Means};
 use std::os::fd::BorrowedFd;
@@ -12,8 +13,10 @@ pub(super) fn enter_view(plan: &MountPlan, means: Means, userns: Option<Borrowed
         // Nothing is kept from being written.
         FileBarrier::Landlock if plan.protected_trees().is_empty() => Ok(()),
         FileBarrier::Landlock => {
+            let barrier = Barrier::of(plan).map_err(|e| e.to_string())?;
+            let rules = files::prepare(&barrier).map_err(|e| e.to_string())?;
             no_new_privs_set().map_err(|e| e.to_string())?;
-            Err("the ruleset is not built yet".into())
+            rules.restrict().map_err(|e| e.to_string())
         }
     }
 }
