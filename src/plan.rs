@@ -3,6 +3,7 @@
 
 pub mod describe;
 pub mod dev_box;
+pub mod keep_out;
 pub mod means;
 pub mod rung;
 

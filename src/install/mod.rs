@@ -50,7 +50,7 @@ use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -153,6 +153,8 @@ pub struct Installation {
     /// The observer, the stage's parent, and where it will be heard.
     observer: Option<Pid>,
     observer_channel: Option<Channel>,
+    /// The probes' bait outside of the sandbox.
+    bait: Option<OwnedFd>,
     /// Whom the command runs as.
     identity: Option<Identity>,
     /// Children that this program was started with, which are none of the run's.
@@ -308,10 +310,11 @@ impl Installation {
             suite: Suite::for_run(surroundings).map_err(InstallError::Stage)?,
             terminal: Terminal::of_caller(),
         };
+        self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
         let (ours, theirs) = Channel::pair()?;
         let (hears, tells) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
-        let means = plan.rung.means();
+        let (means, scopes) = (plan.rung.means(), plan.scopes);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
                 // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
@@ -333,7 +336,7 @@ impl Installation {
                     stage.live(theirs, tells, || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
                         match &mounts {
-                            Some(plan) => enter_view(plan, means, id_mapping),
+                            Some(plan) => enter_view(plan, means, scopes, id_mapping),
                             None => Ok(()),
                         }
                     })
@@ -364,6 +367,7 @@ impl Installation {
 
     /// The command runs, in this process.
     pub fn command_runs(&mut self, command: Pid) {
+        self.bait = None;
         if let Some(identity) = &self.identity {
             self.evidence.command_runs(command, identity.uid.as_raw());
         }
