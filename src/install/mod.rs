@@ -6,6 +6,7 @@ pub mod mountinfo;
 pub mod mounts;
 mod names;
 pub mod netns;
+pub mod placeholders;
 pub mod proxy;
 pub mod reserve;
 pub mod rootless;
