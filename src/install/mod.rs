@@ -1,5 +1,6 @@
 //! Set-up with privilege, read back, undone in reverse.
 pub mod account;
+pub mod dev_box;
 pub mod firewall;
 pub mod home;
 pub mod mountinfo;
@@ -7,6 +8,7 @@ pub mod mounts;
 mod names;
 pub mod netns;
 pub mod placeholders;
+pub mod protect;
 pub mod proxy;
 pub mod reserve;
 pub mod rootless;
@@ -23,7 +25,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::exec::{Command, SignalState};
 use crate::confine::seccomp::FilterError;
 use crate::host::{Facts, real_path};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LedgerError};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
@@ -44,6 +46,8 @@ use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
+use placeholders::{PlaceholderError, Placeholders};
+use protect::ProtectError;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
 use rootless::{Namespaces, RootlessError};
@@ -72,6 +76,15 @@ pub enum InstallError {
     /// The sandbox's own namespaces.
     #[error(transparent)]
     Namespaces(#[from] RootlessError),
+    /// What the host would run later.
+    #[error(transparent)]
+    Protect(#[from] ProtectError),
+    /// What stands for what is missing of it.
+    #[error(transparent)]
+    Placeholders(#[from] PlaceholderError),
+    /// The state directory.
+    #[error("state directory: {0}")]
+    State(#[from] LedgerError),
     /// HOME.
     #[error(transparent)]
     Home(#[from] home::HomeError),
@@ -139,6 +152,7 @@ pub struct Installation {
     undo: Undo,
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
+    placeholders: Option<Placeholders>,
     /// The sandbox's own, where the rung has some.
     namespaces: Option<Namespaces>,
     proxy: Option<(Pid, SocketAddrV4)>,
@@ -202,7 +216,7 @@ impl Installation {
         if plan.audited {
             self.evidence.read_audit(LandlockAudit::open().map_err(EvidenceError::from)?);
         }
-        self.start_stage(plan, facts, own_uid, invocation)?;
+        self.start_stage(run, plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
@@ -266,6 +280,7 @@ impl Installation {
 
     fn start_stage(
         &mut self,
+        run: &str,
         plan: &Plan,
         facts: &Facts,
         own_uid: Option<u32>,
@@ -273,6 +288,7 @@ impl Installation {
     ) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
+        self.protect_from_later(run, plan, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
             file.target = real_path(&file.target);
@@ -320,8 +336,10 @@ impl Installation {
                     stage.terminal.as_ref().map(Terminal::number),
                 ];
                 let inside = self.namespaces.as_ref();
+                let placeholders = self.placeholders.as_ref();
+                let undone = placeholders.into_iter().flat_map(Placeholders::descriptors);
                 let ways_in = inside.into_iter().flat_map(Namespaces::descriptors);
-                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).collect();
+                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).chain(undone).collect();
                 if sys::close_all_but(&kept).is_err() {
                     sys::exit_now(1);
                 }
@@ -335,7 +353,9 @@ impl Installation {
                         }
                     })
                 }));
-                sys::exit_now(lived.unwrap_or(1));
+                // Where the supervisor lives it does the same; where it does not, nobody else would.
+                let removed = placeholders.map_or(Ok(()), Placeholders::remove_from_inside);
+                sys::exit_now(lived.unwrap_or(1).max(i32::from(removed.is_err())));
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
@@ -414,6 +434,7 @@ impl Installation {
         }
         note(undone);
         self.trees.clear();
+        note(self.remove_placeholders());
         note(self.home.remove_if_empty().map_err(|e| e.to_string()));
         faults
     }
