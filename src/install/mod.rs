@@ -10,6 +10,7 @@ pub mod netns;
 pub mod placeholders;
 pub mod protect;
 pub mod proxy;
+pub mod publish;
 pub mod reserve;
 pub mod rootless;
 mod specs;
@@ -49,6 +50,7 @@ use nix::unistd::Pid;
 use placeholders::{PlaceholderError, Placeholders};
 use protect::ProtectError;
 use proxy::{ProxyProcess, SpawnError};
+use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::{Namespaces, RootlessError};
 use specs::{confinement, unnoted, wall_spec};
@@ -85,6 +87,9 @@ pub enum InstallError {
     /// The state directory.
     #[error("state directory: {0}")]
     State(#[from] LedgerError),
+    /// A port that is to be published.
+    #[error(transparent)]
+    Publish(#[from] publish::Taken),
     /// HOME.
     #[error(transparent)]
     Home(#[from] home::HomeError),
@@ -153,6 +158,7 @@ pub struct Installation {
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
     placeholders: Option<Placeholders>,
+    forwarder: Option<Forwarder>,
     /// The sandbox's own, where the rung has some.
     namespaces: Option<Namespaces>,
     proxy: Option<(Pid, SocketAddrV4)>,
@@ -201,7 +207,10 @@ impl Installation {
         }
         self.take_workspaces(run, plan)?;
         if plan.rung.means().own_namespaces && plan.identity.is_some() {
-            self.namespaces = Some(Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?);
+            let published = Published::bind(&plan.policy.network.publish)?;
+            let inside = Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?;
+            self.forwarder = (!published.is_empty()).then(|| published.serve(&inside)).transpose()?;
+            self.namespaces = Some(inside);
         }
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
@@ -218,6 +227,7 @@ impl Installation {
         }
         self.start_stage(run, plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
+        self.forwarder.as_ref().map_or(Ok(()), Forwarder::await_confined)?;
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
 
@@ -412,7 +422,7 @@ impl Installation {
             note(end_process(pid));
         }
         note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
-        if let Some((pid, _)) = self.proxy.take() {
+        for pid in self.proxy.take().map(|(pid, _)| pid).into_iter().chain(self.forwarder.take().map(|f| f.pid)) {
             note(end_process(pid));
         }
         if let Some(wall) = self.wall.take() {
@@ -441,7 +451,8 @@ impl Installation {
 
     /// The processes of ours beside the stage.
     pub fn companions(&self) -> impl Iterator<Item = Pid> {
-        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer)
+        let forwarder = self.forwarder.as_ref().map(|forwarder| forwarder.pid);
+        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer).chain(forwarder)
     }
 }
 
