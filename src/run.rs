@@ -8,7 +8,7 @@ mod session;
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
-use crate::host::Facts;
+use crate::host::{Depth, Facts};
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
@@ -168,7 +168,8 @@ impl<'a> Loaded<'a> {
         let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
         let mut policy = policy;
         dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
-        let facts = Facts::gather(&policy, databases, identity, false)?;
+        let depth = if args.run.demanded().is_some() { Depth::EveryRung } else { Depth::Strongest };
+        let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
         control_files::check(&plan, &facts, args)?;

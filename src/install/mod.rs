@@ -171,7 +171,7 @@ pub struct Installation {
     pub watch: Option<Watch>,
     /// The stage.
     pub stage: Option<StageProcess>,
-    /// The observer, and where it will be heard.
+    /// The observer, the stage's parent, and where it will be heard.
     observer: Option<Pid>,
     observer_channel: Option<Channel>,
     /// Whom the command runs as.
@@ -369,9 +369,7 @@ impl Installation {
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
-                if let Some(identity) = &plan.identity {
-                    self.evidence.of_command(identity.uid.as_raw(), pid);
-                }
+                self.observer = stage.observer.as_ref().map(|_| pid);
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
                 Ok(())
@@ -379,9 +377,12 @@ impl Installation {
         }
     }
 
-    /// The stage has forked this observer: from here on it is heard.
-    pub fn hear_observer(&mut self, pid: Option<i32>, patience: Duration) -> Result<(), InstallError> {
-        self.observer = pid.map(Pid::from_raw);
+    /// The stage is in the sandbox's namespaces, under this number: from here on the observer, its parent, is heard.
+    pub fn stage_is_ready(&mut self, pid: Pid, patience: Duration) -> Result<(), InstallError> {
+        self.stage.iter_mut().for_each(|stage| stage.pid = pid);
+        if let Some(identity) = &self.identity {
+            self.evidence.of_command(identity.uid.as_raw(), pid);
+        }
         if let Some(channel) = self.observer_channel.take() {
             self.evidence.hear_observer(Hearing::begin(channel, patience)?);
         }
@@ -400,6 +401,7 @@ impl Installation {
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
+        let stage = self.stage.as_ref().map(|stage| stage.pid);
         let emptied = match self.stage.take() {
             Some(stage) => self.end_sandbox(stage),
             None => Ok(()),
@@ -420,6 +422,8 @@ impl Installation {
         self.evidence.observer_is_over();
         if let Some(pid) = self.observer.take() {
             note(end_process(pid));
+            // Its child came to this process with its end.
+            note(stage.map_or(Ok(()), reap));
         }
         note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
         for pid in self.proxy.take().map(|(pid, _)| pid).into_iter().chain(self.forwarder.take().map(|f| f.pid)) {
@@ -470,7 +474,7 @@ fn end_process(pid: Pid) -> Result<(), String> {
 
 fn reap(pid: Pid) -> Result<(), String> {
     match waitpid(pid, None) {
-        // After a handover its parent is another process, which reaps it.
+        // The stage is the observer's child, and after a handover none of ours is this process's.
         Ok(_) | Err(Errno::ECHILD) => Ok(()),
         Err(errno) => Err(format!("waitpid: {errno}")),
     }

@@ -100,7 +100,7 @@ pub enum Act {
     },
     /// A new name for a new object.
     Make(Place, Made),
-    /// A new name for an object that is there.
+    /// A new name for an object that is there; with an empty path, for a descriptor's own.
     Link(Place, Place),
     /// rename(2) and its kin, with `RENAME_*`.
     Rename(Place, Place, u32),
@@ -108,6 +108,8 @@ pub enum Act {
     Remove(Place, bool),
     /// A change of a file.
     Change(Place, Change),
+    /// access(2) and its kin, with `R_OK`, `W_OK` and `X_OK`.
+    Access(Place, i32),
     /// connect(2), or a send with an address.
     Reach {
         /// The caller's socket.

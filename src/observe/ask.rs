@@ -150,9 +150,14 @@ pub fn remove(name: &Name, directory: bool) -> Answer {
 
 /// A change of a file.
 pub fn change(name: &Name, change: &Change) -> Answer {
+    answer(changed(name, change))
+}
+
+/// [`change`], with whatever the kernel says.
+pub fn changed(name: &Name, change: &Change) -> Result<i64, Errno> {
     let path = Argument::Text(&name.text);
     let flags = no_follow(name);
-    answer(match change {
+    match change {
         // fchmodat2(2) is newer than some kernels; a link's own mode cannot be changed anyway (EOPNOTSUPP).
         Change::Mode(mode) if name.follow => call(libc::SYS_fchmodat, [HERE, path, number(*mode)]),
         Change::Mode(mode) => call(SYS_FCHMODAT2, [HERE, path, number(*mode), flags]),
@@ -165,36 +170,44 @@ pub fn change(name: &Name, change: &Change) -> Answer {
             call(libc::SYS_utimensat, [HERE, path, Argument::Memory(&mut bytes), flags])
         }
         Change::SetXattr(attribute, value, how) => {
-            let (Ok(attribute), mut value) = (CString::new(attribute.as_slice()), value.clone()) else {
-                return Answer::Untouched;
-            };
+            let attribute = CString::new(attribute.as_slice()).map_err(|_| Errno::EINVAL)?;
+            let mut value = value.clone();
             let size = number(value.len() as u64);
             let which = if name.follow { libc::SYS_setxattr } else { libc::SYS_lsetxattr };
             call(which, [path, Argument::Text(&attribute), Argument::Memory(&mut value), size, number(*how)])
         }
         Change::RemoveXattr(attribute) => {
-            let Ok(attribute) = CString::new(attribute.as_slice()) else { return Answer::Untouched };
+            let attribute = CString::new(attribute.as_slice()).map_err(|_| Errno::EINVAL)?;
             let which = if name.follow { libc::SYS_removexattr } else { libc::SYS_lremovexattr };
             call(which, [path, Argument::Text(&attribute)])
         }
         Change::Inode(request, bytes) => {
-            let how = number(libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY);
             let mut bytes = bytes.clone();
-            match call_for_fd(libc::SYS_openat, [HERE, path, how]) {
-                Ok(file) => {
-                    let file = Argument::Fd(file.as_fd());
-                    call(libc::SYS_ioctl, [file, number(*request), Argument::Memory(&mut bytes)])
-                }
-                // That the file cannot be opened says nothing of a descriptor that is open already.
-                Err(_) => Err(Errno::EAGAIN),
-            }
+            let file = opened_for_attributes(name)?;
+            let file = Argument::Fd(file.as_fd());
+            call(libc::SYS_ioctl, [file, number(*request), Argument::Memory(&mut bytes)])
         }
         Change::FileAttributes(bytes) => {
             let mut bytes = bytes.clone();
             let size = number(bytes.len() as u64);
             call(SYS_FILE_SETATTR, [HERE, path, Argument::Memory(&mut bytes), size, flags])
         }
-    })
+    }
+}
+
+/// A file whose attributes are to be changed, which takes a descriptor of it. One that may be opened neither to read nor to
+/// write is EAGAIN, which says nothing of a descriptor that is open already; what is neither a file nor a directory has no
+/// such attributes, and an open could set something going.
+fn opened_for_attributes(name: &Name) -> Result<OwnedFd, Errno> {
+    let found = nix::sys::stat::stat(name.text.as_c_str())?;
+    if !is(&found, SFlag::S_IFREG) && !is(&found, SFlag::S_IFDIR) {
+        return Err(Errno::ENOTTY);
+    }
+    let open = |how: i32| {
+        let how = number(how | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY);
+        call_for_fd(libc::SYS_openat, [HERE, Argument::Text(&name.text), how])
+    };
+    open(libc::O_RDONLY).or_else(|_| open(libc::O_WRONLY)).map_err(|_| Errno::EAGAIN)
 }
 
 const SYS_FCHMODAT2: libc::c_long = 452;

@@ -28,6 +28,8 @@ const FIRST_LOOK: usize = 256;
 pub enum Unread {
     /// The kernel will say EFAULT, ENAMETOOLONG or what else the form of the call deserves: no denial.
     Form,
+    /// The kernel will say this: no denial.
+    Fails(Errno),
     /// The caller has ended.
     Gone,
     /// It may not be read: it is not dumpable, and this process lacks SYS_PTRACE.

@@ -16,6 +16,7 @@ pub use steering::{ioprio_set, of_first, setpriority};
 use super::act::{Act, Base, Change, Made, Place};
 use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};
 use super::calls::Structures;
+use nix::errno::Errno;
 use nix::libc;
 
 /// A stopped call's registers and its caller's memory.
@@ -45,7 +46,16 @@ impl Call<'_> {
     }
 
     fn text(&self, argument: usize) -> Result<Vec<u8>, Unread> {
-        self.caller.string(self.arguments[argument], PATH_MAX)
+        self.string(argument, PATH_MAX, Errno::ENAMETOOLONG)
+    }
+
+    /// A string, without its NUL, which must come within `limit` bytes; `too_long` where it does not.
+    fn string(&self, argument: usize, limit: usize, too_long: Errno) -> Result<Vec<u8>, Unread> {
+        let address = self.arguments[argument];
+        match self.caller.string(address, limit) {
+            Err(Unread::Form) if self.caller.bytes(address, limit).is_ok() => Err(Unread::Fails(too_long)),
+            read => read,
+        }
     }
 
     /// A path relative to the working directory.
@@ -113,10 +123,10 @@ impl Call<'_> {
     }
 }
 
-/// A path; an empty one is ENOENT, which is no denial.
+/// A path; an empty one is no denial.
 fn place(relative_to: Base, given: Vec<u8>, follow: bool) -> Result<Place, Unread> {
     match given.first() {
-        None => Err(Unread::Form),
+        None => Err(Unread::Fails(Errno::ENOENT)),
         Some(b'/') => Ok(Place { base: Base::Root, given, follow }),
         Some(_) => Ok(Place { base: relative_to, given, follow }),
     }
@@ -219,10 +229,6 @@ pub fn linkat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[4], libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW as u64 != 0;
     let from = call.path_at(0, 1, follow, asks_for_base(flags))?;
-    // Of an empty path the kernel asks for a capability or the very credentials of the opener, and says ENOENT.
-    if from.given.is_empty() {
-        return Ok(Act::Plain);
-    }
     Ok(Act::Link(from, call.path_at(2, 3, false, false)?))
 }
 
@@ -263,7 +269,7 @@ fn changed(at: Place, change: Change) -> Decoded {
 
 /// The flags of an *at call, if it knows them all: others are EINVAL before anything is looked at.
 fn known(flags: u64, all: i32) -> Result<u64, Unread> {
-    if flags as u32 & !(all as u32) == 0 { Ok(flags) } else { Err(Unread::Form) }
+    if flags as u32 & !(all as u32) == 0 { Ok(flags) } else { Err(Unread::Fails(Errno::EINVAL)) }
 }
 
 /// The flags that most of them take.
@@ -314,6 +320,27 @@ pub fn fchownat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[4], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     changed(at, Change::Owner(call.word(2), call.word(3)))
+}
+
+/// access(2).
+pub fn access(call: &Call<'_>) -> Decoded {
+    accessed(call.path(0, true)?, call.int(1))
+}
+
+/// faccessat(2), whose system call has no flags.
+pub fn faccessat(call: &Call<'_>) -> Decoded {
+    accessed(call.path_at(0, 1, true, false)?, call.int(2))
+}
+
+/// faccessat2, Linux 5.8.
+pub fn faccessat2(call: &Call<'_>) -> Decoded {
+    let flags = known(call.arguments[3], AT_FLAGS | libc::AT_EACCESS)?;
+    accessed(call.path_at(0, 1, follows(flags), asks_for_base(flags))?, call.int(2))
+}
+
+fn accessed(at: Place, mode: i32) -> Decoded {
+    let all = libc::R_OK | libc::W_OK | libc::X_OK;
+    if mode & !all == 0 { Ok(Act::Access(at, mode)) } else { Err(Unread::Fails(Errno::EINVAL)) }
 }
 
 /// truncate(2).

@@ -3,7 +3,10 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
+mod metadata;
 mod paths;
+mod reached;
+mod read_only;
 mod steering;
 
 use super::act::{Act, Address, Base, Place, Value};
@@ -18,6 +21,7 @@ use super::subject;
 use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
+use crate::confine::landlock::Barrier;
 use crate::confine::rules::Rule;
 use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
@@ -73,6 +77,8 @@ pub struct Judge {
     pub stage: Pid,
     /// Whether it matters who calls.
     pub names: bool,
+    /// What is kept from being written where no mount does.
+    pub barrier: Option<Arc<Barrier>>,
 }
 
 /// Loopback, where all of it is the command's to reach, less what the wall refuses there and less the proxy, which wants to
@@ -116,16 +122,22 @@ impl Judge {
                 match verdict {
                     // What is not decided here is decided by nobody.
                     Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_)
-                        if watched.decides =>
+                        if self.decides(watched) =>
                     {
                         let object = "arguments that cannot be judged";
-                        self.refused_as_abi(Axis::Network, watched.call, Errno::EPERM, object, tid)
+                        let axis = if watched.changes_metadata() { Axis::Filesystem } else { Axis::Network };
+                        self.refused_as_abi(axis, watched.call, Errno::EPERM, object, tid)
                     }
                     verdict => verdict,
                 }
             }
             Known::Nothing => Verdict::GoOn,
         }
+    }
+
+    /// Whether the verdict on a call is the barrier itself, so that it never goes on.
+    fn decides(&self, watched: &Watched) -> bool {
+        watched.decides || self.barrier.is_some() && watched.changes_metadata()
     }
 
     fn look(&self, looked: &Looked<'_>) -> Verdict {
@@ -135,8 +147,9 @@ impl Judge {
         };
         match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
             Ok(verdict) => verdict,
-            Err(Unread::Form) if looked.watched.decides => Verdict::RefuseSilently(Errno::EFAULT),
-            Err(Unread::Form | Unread::Gone) => Verdict::GoOn,
+            Err(Unread::Fails(errno)) if self.decides(looked.watched) => Verdict::RefuseSilently(errno),
+            Err(Unread::Form) if self.decides(looked.watched) => Verdict::RefuseSilently(Errno::EFAULT),
+            Err(Unread::Form | Unread::Fails(_) | Unread::Gone) => Verdict::GoOn,
             // The kernel's permission to look is the kernel's own for a caller who may not be looked at (ptrace(2)).
             Err(Unread::Closed) => {
                 let refusal =

@@ -15,15 +15,15 @@ use crate::confine::{ConfineError, Confinement};
 use crate::mutation;
 use crate::policy::Posture;
 use crate::stage::release_stdio;
+use crate::sys;
 use crate::sys::notify::{self, Notification};
-use crate::sys::{self, Fork};
 use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
 };
-use nix::unistd::{Pid, chdir, getppid};
+use nix::unistd::{Pid, chdir};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,15 +44,6 @@ pub struct ObserverSpec {
     pub unnoted: Unnoted,
 }
 
-/// The observer, seen from the stage.
-#[derive(Debug)]
-pub struct Observer {
-    /// Its process id.
-    pub pid: Pid,
-    /// Where listeners are handed over.
-    pub handover: OwnedFd,
-}
-
 /// Whose listener it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
@@ -69,25 +60,17 @@ const STACK: usize = 512 << 10;
 /// The least number of the descriptor by which listeners are handed over: confined children give lower ones a meaning.
 const ABOVE_CHILDRENS: RawFd = 16;
 
-/// Forks the observer, as a child of the calling process's parent, in the calling process's namespaces.
-pub fn start(spec: &ObserverSpec, told: Channel) -> Result<Observer, (&'static str, Errno)> {
+/// The two ends of the way by which listeners are handed over: the stage's, and the observer's.
+pub fn handover() -> Result<(OwnedFd, OwnedFd), (&'static str, Errno)> {
     let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
-    let (ours, theirs) = pair.map_err(|errno| ("socketpair", errno))?;
-    let handover = sys::duplicate_above(ours.as_fd(), ABOVE_CHILDRENS).map_err(|errno| ("fcntl F_DUPFD", errno))?;
-    drop(ours);
-    let stage = nix::unistd::getpid();
-    match notify::fork_sibling().map_err(|errno| ("fork", errno))? {
-        Fork::Parent(pid) => Ok(Observer { pid, handover }),
-        Fork::Child => {
-            drop(handover);
-            let lived = catch_unwind(AssertUnwindSafe(|| live(spec, stage, told, theirs)));
-            sys::exit_now(lived.unwrap_or(1));
-        }
-    }
+    let (stages, observers) = pair.map_err(|errno| ("socketpair", errno))?;
+    let stages = sys::duplicate_above(stages.as_fd(), ABOVE_CHILDRENS).map_err(|errno| ("fcntl F_DUPFD", errno))?;
+    Ok((stages, observers))
 }
 
-fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
-    let parent = getppid();
+/// Lives the observer's life in the calling process, which has forked the stage: it is an ancestor of all that it looks at,
+/// as Yama wants it of one without SYS_PTRACE (ptrace(2), `ptrace_scope` 1). Returns the exit status.
+pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
     if sys::close_all_but(&[told.as_fd().as_raw_fd(), handover.as_raw_fd()]).is_err() {
         return 1;
     }
@@ -109,9 +92,10 @@ fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i3
         mixed,
         stage,
         names: true,
+        barrier: None,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
-    if getppid() != parent || service.channel.send(&Told::Ready).is_err() {
+    if service.channel.send(&Told::Ready).is_err() {
         return 1;
     }
     service.take_listeners(&handover, &judge)
@@ -299,7 +283,8 @@ pub fn hand_over(handover: BorrowedFd<'_>, listener: RawFd, of: Of) -> Result<()
     sendmsg::<()>(handover.as_raw_fd(), &[IoSlice::new(&word)], &control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
 }
 
-fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)>, Errno> {
+/// Takes the next listener; `None` when whoever could hand one over has ended.
+pub fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)>, Errno> {
     let mut space = cmsg_space!([RawFd; 1]);
     let mut byte = [0; 1];
     let mut parts = [IoSliceMut::new(&mut byte)];

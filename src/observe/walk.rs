@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How many symbolic links one path may have (path_resolution(7), `MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
@@ -92,7 +92,7 @@ pub fn is_plain(caller: &Caller, place: &Place) -> bool {
         base => match caller.hold(base) {
             Ok(held) => Some(held),
             // There is no such descriptor, or no such caller: the kernel says so.
-            Err(unread) => return matches!(unread, Unread::Form | Unread::Gone),
+            Err(unread) => return matches!(unread, Unread::Form | Unread::Fails(_) | Unread::Gone),
         },
     };
     let look = |path: &[u8], follow: bool| {
@@ -161,6 +161,10 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
                 return Err(Errno::ELOOP);
             }
             if is_proc(at.as_fd()) && links_to_object(&at) {
+                // This process may follow its own, as nobody else may (ptrace(2)).
+                if path_of(at.as_fd()).is_some_and(|path| is_of_this_process(&path)) {
+                    return Err(Errno::EACCES);
+                }
                 // It jumps to an object; its text is for people.
                 let jump = || pinned(at.as_fd(), &component, true);
                 // The caller's sight is of its own process: what others have open is for the kernel to show, or not.
@@ -215,6 +219,11 @@ fn is_callers(caller: &Caller<'_>, directory: &OwnedFd) -> bool {
     let owner = path.strip_prefix("/proc").ok().and_then(|entry| entry.iter().next()?.to_str()?.parse().ok());
     let process = threads::process_of(caller.tid);
     process.is_some() && owner.is_some_and(|tid| threads::process_of(Pid::from_raw(tid)) == process)
+}
+
+/// Whether a path is that of this process's directory in /proc, or lies beneath it.
+pub fn is_of_this_process(path: &Path) -> bool {
+    path.starts_with(format!("/proc/{}", std::process::id()))
 }
 
 /// The /proc entry of the caller's by which a relative name begins, and what comes after it.

@@ -45,6 +45,11 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// Whether it changes what is known of a file beside its contents, which no ruleset of Landlock's sees.
+    pub fn changes_metadata(&self) -> bool {
+        METADATA.contains(&self.call)
+    }
+
     /// Whether a call of that name with these registers is looked at.
     pub fn concerns(&self, arguments: &[u64; 6]) -> bool {
         self.when.is_empty() || self.when.iter().any(|all| all.iter().all(|c| c.holds(arguments)))
@@ -88,6 +93,32 @@ impl Table {
     }
 }
 
+/// The calls that change what is known of a file beside its contents.
+const METADATA: [&str; 22] = [
+    "chmod",
+    "fchmod",
+    "fchmodat",
+    "fchmodat2",
+    "chown",
+    "lchown",
+    "fchown",
+    "fchownat",
+    "utime",
+    "utimes",
+    "futimesat",
+    "utimensat",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "setxattrat",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+    "removexattrat",
+    "ioctl",
+    "file_setattr",
+];
+
 /// The rule of calls that ordinary permission refuses.
 pub const PERMISSION: &str = "permission";
 /// The rule of calls on processes that are not the sandbox's.
@@ -110,6 +141,9 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
     }
     if !mutation::left_out("watched-paths") {
         paths(&mut table);
+        if terms.by_landlock() {
+            accesses(&mut table);
+        }
     }
     sockets(&mut table);
     by_socketcall(&mut table, network);
@@ -186,6 +220,14 @@ fn paths(table: &mut Table) {
     for (call, reading) in rest {
         table.path(call, reading);
     }
+}
+
+/// Calls that tell of a read-only mount, which is not there where Landlock stands in its place.
+fn accesses(table: &mut Table) {
+    let writes = |argument| bits(argument, &[libc::W_OK]);
+    table.act("access", writes(1), decode::access, None, PERMISSION);
+    table.act("faccessat", writes(2), decode::faccessat, None, PERMISSION);
+    table.act("faccessat2", writes(2), decode::faccessat2, None, PERMISSION);
 }
 
 fn sockets(table: &mut Table) {

@@ -53,3 +53,15 @@ pub fn attributes(path: &CStr) -> Result<u64> {
     Errno::result(unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, &mut found) })?;
     Ok(found.stx_attributes)
 }
+
+/// The id of the mount that a descriptor's object is on, as mountinfo has it (statx(2), STATX_MNT_ID, Linux 5.8).
+/// EOPNOTSUPP where the kernel does not tell.
+pub fn mount_id(object: BorrowedFd<'_>) -> Result<u64> {
+    // SAFETY: zeros are a valid value of the structure.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: the kernel reads one NUL byte and writes one structure.
+    let done = unsafe { libc::statx(object.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_MNT_ID, &mut found) };
+    Errno::result(done)?;
+    if found.stx_mask & libc::STATX_MNT_ID == 0 { Err(Errno::EOPNOTSUPP) } else { Ok(found.stx_mnt_id) }
+}

@@ -4,16 +4,17 @@ use super::{AGAIN_MAX, AT_FLAGS, Call, Decoded, changed, follows, known};
 use crate::observe::act::{Act, Change, Place};
 use crate::observe::caller::{Unread, asks_for_base};
 use crate::observe::calls::Structures;
+use nix::errno::Errno;
 
 /// The longest value of an extended attribute (xattr(7)), and the longest name.
 const XATTR_SIZE_MAX: usize = 65_536;
 const XATTR_NAME_MAX: usize = 256;
 
 fn set_xattr(call: &Call<'_>, at: Place) -> Decoded {
-    let name = call.caller.string(call.arguments[1], XATTR_NAME_MAX)?;
+    let name = call.string(1, XATTR_NAME_MAX, Errno::ERANGE)?;
     let size = call.arguments[3] as usize;
     if size > XATTR_SIZE_MAX {
-        return Err(Unread::Form);
+        return Err(Unread::Fails(Errno::E2BIG));
     }
     let value = if size == 0 { Vec::new() } else { call.caller.bytes(call.arguments[2], size)? };
     changed(at, Change::SetXattr(name, value, call.int(4)))
@@ -39,9 +40,9 @@ pub fn setxattrat(call: &Call<'_>) -> Decoded {
     const SIZE: usize = 16;
     let flags = known(call.arguments[2], AT_FLAGS)?;
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
-    let name = call.caller.string(call.arguments[3], XATTR_NAME_MAX)?;
+    let name = call.string(3, XATTR_NAME_MAX, Errno::ERANGE)?;
     if (call.arguments[5] as usize) < SIZE {
-        return Err(Unread::Form);
+        return Err(Unread::Fails(Errno::EINVAL));
     }
     let how = call.caller.bytes(call.arguments[4], SIZE)?;
     let (value, rest) = how.split_at(8);
@@ -49,14 +50,14 @@ pub fn setxattrat(call: &Call<'_>) -> Decoded {
     let size = rest[..4].try_into().map_or(0, u32::from_ne_bytes) as usize;
     let how = rest[4..].try_into().map_or(0, i32::from_ne_bytes);
     if size > XATTR_SIZE_MAX {
-        return Err(Unread::Form);
+        return Err(Unread::Fails(Errno::E2BIG));
     }
     let value = if size == 0 { Vec::new() } else { call.caller.bytes(address, size)? };
     changed(at, Change::SetXattr(name, value, how))
 }
 
 fn remove_xattr(call: &Call<'_>, at: Place, name: usize) -> Decoded {
-    changed(at, Change::RemoveXattr(call.caller.string(call.arguments[name], XATTR_NAME_MAX)?))
+    changed(at, Change::RemoveXattr(call.string(name, XATTR_NAME_MAX, Errno::ERANGE)?))
 }
 
 /// removexattr(2).
@@ -104,6 +105,7 @@ pub fn file_setattr(call: &Call<'_>) -> Decoded {
     let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
     match call.arguments[3] as usize {
         size @ 1..=AGAIN_MAX => changed(at, Change::FileAttributes(call.caller.bytes(call.arguments[2], size)?)),
-        _ => Err(Unread::Form),
+        0 => Err(Unread::Fails(Errno::EINVAL)),
+        _ => Err(Unread::Fails(Errno::E2BIG)),
     }
 }

@@ -1,5 +1,6 @@
 //! The verdict on acts on paths: what is expected of the kernel, what it says when it is asked, and of what that is told.
 
+use super::metadata::is_metadata;
 use super::{Looked, Verdict};
 use crate::observe::act::{Act, Address, Base, Made, Place};
 use crate::observe::ask::{self, Answer};
@@ -40,6 +41,20 @@ impl Looked<'_> {
 
     /// An act on one path or two.
     pub(super) fn on_paths(&self, act: &Act) -> Result<Verdict, Unread> {
+        if let Some(barrier) = &self.judge.barrier {
+            match act {
+                Act::Change(at, change) if is_metadata(act) => return self.changed(barrier, at, change),
+                Act::Access(at, mode) => return self.accessible(barrier, at, *mode),
+                _ => {}
+            }
+            if let Some(verdict) = self.by_barrier(barrier, act)? {
+                return Ok(verdict);
+            }
+        }
+        if matches!(act, Act::Link(from, _) if from.given.is_empty()) {
+            // Of a descriptor's own file the kernel asks for a capability or the very credentials of the opener.
+            return Ok(Verdict::GoOn);
+        }
         if let Act::Open { at, flags, mode, resolve: resolve @ 1.. } = act {
             return self.open_within(at, *flags, *mode, *resolve);
         }
@@ -129,7 +144,7 @@ impl Looked<'_> {
 
     /// Whether what an act is made on is what the call takes: a file that is open for more than its place, a socket of the
     /// family.
-    fn has_descriptors(&self, act: &Act) -> Result<bool, Unread> {
+    pub(super) fn has_descriptors(&self, act: &Act) -> Result<bool, Unread> {
         match act {
             Act::Change(Place { base: Base::File(fd), .. }, _) => self.caller.has_file(*fd),
             Act::Make(_, Made::Socket(socket)) | Act::Reach { socket, .. } => self.has_socket(*socket, true),

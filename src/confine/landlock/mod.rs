@@ -1,4 +1,12 @@
-//! Landlock's scopes (landlock(7), ABI 6): no signal to a process outside, no abstract unix socket made outside.
+//! Landlock's scopes (landlock(7), ABI 6): no signal to a process outside, no abstract unix socket made outside. Where
+//! there are no mounts its rules for files are the barrier of the read-only trees ([`files`]).
+
+mod barrier;
+pub mod files;
+mod holdable;
+
+pub use barrier::Barrier;
+pub use holdable::holdable;
 
 use super::{ConfineError, failed, wanted};
 use ::landlock::{
