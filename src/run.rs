@@ -11,6 +11,7 @@ use crate::error::{Error, call};
 use crate::host::{Depth, Facts};
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
+use crate::install::dev_box::put_back_for_the_dead;
 use crate::install::reserve::{self, Reservation};
 use crate::install::undo;
 use crate::ledger::record::{Body, Outcome};
@@ -161,6 +162,7 @@ impl<'a> Loaded<'a> {
         };
         self.own_uid = Some(geteuid().as_raw());
         self.identity = Some(identity);
+        put_back_for_the_dead()?;
         Ok(())
     }
 
