@@ -135,7 +135,10 @@ fn place(relative_to: Base, given: Vec<u8>, follow: bool) -> Result<Place, Unrea
 fn opened(at: Place, flags: u64, mode: u64, resolve: u64) -> Decoded {
     let exclusive = libc::O_CREAT | libc::O_EXCL;
     let follow = flags & libc::O_NOFOLLOW as u64 == 0 && flags & exclusive as u64 != exclusive as u64;
-    Ok(Act::Open { at: Place { follow, ..at }, flags, mode, resolve })
+    let at = Place { follow, ..at };
+    // What is to be made is no directory.
+    let at = if flags & libc::O_CREAT as u64 == 0 { slashed(at) } else { at };
+    Ok(Act::Open { at, flags, mode, resolve })
 }
 
 /// open(2).
@@ -264,7 +267,12 @@ pub fn unlinkat(call: &Call<'_>) -> Decoded {
 }
 
 fn changed(at: Place, change: Change) -> Decoded {
-    Ok(Act::Change(at, change))
+    Ok(Act::Change(slashed(at), change))
+}
+
+/// A slash at the end of a path to an object has a link followed, whatever the flags say (path_resolution(7)).
+fn slashed(at: Place) -> Place {
+    Place { follow: at.follow || at.given.ends_with(b"/"), ..at }
 }
 
 /// The flags of an *at call, if it knows them all: others are EINVAL before anything is looked at.

@@ -11,7 +11,7 @@ use crate::observe::ask::{self, is_refusal};
 use crate::observe::caller::Unread;
 use crate::observe::predict;
 use crate::observe::told::{PathTarget, Target};
-use crate::observe::walk::name_of;
+use crate::observe::walk::{self, name_of};
 use crate::observe::watched::PERMISSION;
 use nix::errno::Errno;
 use nix::libc;
@@ -66,8 +66,9 @@ impl Looked<'_> {
         let object = match object {
             Ok(object) => object,
             Err(errno) if is_refusal(errno) => {
-                let paths: Vec<PathBuf> = self.entry(at)?.ok().map(|entry| entry.path()).into_iter().collect();
-                return Ok(self.by_permission(errno, paths.first().cloned(), false));
+                let found = walk::walk(self.caller, &self.walkable(at)?).ok();
+                let read_only = found.as_ref().is_some_and(|found| self.is_read_only(found));
+                return Ok(self.by_permission(errno, found.and_then(|found| found.path()), read_only));
             }
             Err(errno) => return Ok(Verdict::RefuseSilently(errno)),
         };

@@ -7,7 +7,7 @@ use crate::observe::ask::{self, Answer};
 use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::{self, Expected};
 use crate::observe::told::{PathTarget, Refusal, Target};
-use crate::observe::walk;
+use crate::observe::walk::{self, path_of};
 use crate::observe::watched::PERMISSION;
 use crate::policy::Axis;
 use nix::errno::Errno;
@@ -33,7 +33,7 @@ impl Looked<'_> {
         self.caller.still_waits()?;
         let answer = ask::open(self.caller.tid, Some(base.as_fd()), &given, flags, mode, resolve);
         let found = walk::found_within(base.as_fd(), &at.given, at.follow, resolve);
-        let read_only = [found.as_ref().is_some_and(is_read_only)];
+        let read_only = [found.as_ref().is_some_and(|found| self.is_read_only(found))];
         let path = [found.as_ref().and_then(walk::Found::path)];
         let act = Act::Open { at: at.clone(), flags, mode, resolve };
         Ok(self.answered(answer, &act, &path, &read_only))
@@ -88,7 +88,7 @@ impl Looked<'_> {
             }
         }
         let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
-        let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
+        let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(|f| self.is_read_only(f))).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
         let hidden = found.iter().flatten().any(|found| found.hidden);
         if by_self || too_long {
@@ -157,6 +157,13 @@ impl Looked<'_> {
         Ok(self.caller.socket(fd)?.is_some_and(|inode| is_unix(inode) == unix))
     }
 
+    /// Whether what was found is on a read-only mount, or where one would be.
+    pub(super) fn is_read_only(&self, found: &walk::Found) -> bool {
+        let barrier = self.judge.barrier.as_ref().zip(path_of(found.at.as_fd()));
+        barrier.is_some_and(|(barrier, path)| barrier.protects(&path))
+            || fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
+    }
+
     fn expected(&self, act: &Act, names: &[Name]) -> Expected {
         let ids = self.judge.ids;
         match (act, names) {
@@ -209,10 +216,6 @@ fn is_unix(inode: u64) -> bool {
     let sockets = crate::procfs::read("/proc/self/net/unix").unwrap_or_default();
     let inode = inode.to_string();
     sockets.lines().any(|line| line.split_ascii_whitespace().nth(6) == Some(&inode))
-}
-
-fn is_read_only(found: &walk::Found) -> bool {
-    fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
 }
 
 fn target(act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Target {
