@@ -1,11 +1,17 @@
 //! Messages between our own processes: one JSON value a packet over an AF_UNIX SOCK_SEQPACKET pair (unix(7)).
 
+use crate::sys;
+use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, send, shutdown, socketpair};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, recv, recvmsg, send,
+    sendmsg, shutdown, socketpair,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// The largest message; a larger one is an error of ours, never truncated.
@@ -113,5 +119,49 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// The most descriptors that one message carries.
+const MOST_DESCRIPTORS: usize = 16;
+
+impl Channel {
+    /// Sends one message with descriptors (unix(7), SCM_RIGHTS).
+    pub fn send_with<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let bytes = serde_json::to_vec(message).map_err(|e| ChannelError::Form(e.to_string()))?;
+        let numbers: Vec<RawFd> = descriptors.iter().map(|fd| fd.as_raw_fd()).collect();
+        let rights = [ControlMessage::ScmRights(&numbers)];
+        let control = if numbers.is_empty() { &[][..] } else { &rights[..] };
+        let parts = [IoSlice::new(&bytes)];
+        sendmsg::<()>(self.0.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)
+            .map(|_| ())
+            .map_err(failed("sendmsg"))
+    }
+
+    /// Receives one message with its descriptors, waiting for it; they close on exec.
+    pub fn receive_with<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        let mut space = cmsg_space!([RawFd; MOST_DESCRIPTORS]);
+        let mut buffer = vec![0; LARGEST];
+        let mut parts = [IoSliceMut::new(&mut buffer)];
+        let received = loop {
+            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC) {
+                Err(Errno::EINTR) => {}
+                received => break received.map_err(failed("recvmsg"))?,
+            }
+        };
+        let mut descriptors = Vec::new();
+        for message in received.cmsgs().map_err(failed("recvmsg"))? {
+            if let ControlMessageOwned::ScmRights(numbers) = message {
+                for number in numbers {
+                    descriptors.push(sys::adopt_inherited(number).map_err(failed("recvmsg"))?);
+                }
+            }
+        }
+        let length = received.bytes;
+        if length == 0 {
+            return Err(ChannelError::Closed);
+        }
+        let message = serde_json::from_slice(&buffer[..length]).map_err(|e| ChannelError::Form(e.to_string()))?;
+        Ok((message, descriptors))
     }
 }

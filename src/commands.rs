@@ -2,15 +2,16 @@
 
 use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, VerifyArgs};
 use crate::confine::exec::SignalState;
-use crate::error::{Error, call};
-use crate::host::Facts;
+use crate::error::{self, Error, call};
+use crate::host::{Depth, Facts};
 use crate::install::account::Databases;
 use crate::install::reserve;
 use crate::ledger::verify_path;
-use crate::plan::{self, describe};
+use crate::plan::{self, Refusal, describe, dev_box};
 use crate::policy::{Posture, show};
 use crate::report::{self, ReportError};
 use nix::unistd::geteuid;
+use serde_json::json;
 use std::io::{BufWriter, IsTerminal, Write};
 
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
@@ -56,11 +57,24 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
             numbers.command.map(|uid| databases.dedicated(uid))
         }
     };
-    let facts = Facts::gather(&policy, databases, identity, true)?;
-    let plan = plan::plan(policy, &facts, &[], args.run.demanded())?;
-    let text = if args.json { describe::json(&plan, &facts) } else { describe::text(&plan, &facts) };
+    let mut policy = policy;
+    let directory = std::env::current_dir().map_err(call("getcwd"))?;
+    dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
+    let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
+    let (text, status) = match plan::plan(policy, &facts, &[], args.run.demanded()) {
+        Ok(plan) if args.json => (describe::json(&plan, &facts), 0),
+        Ok(plan) => (describe::text(&plan, &facts), 0),
+        // Whoever reads JSON sees by the facts what could be changed about it.
+        Err(refusal) if args.json => (refused(&refusal, &facts), error::OURS),
+        Err(refusal) => return Err(refusal.into()),
+    };
     out.write_all(text.as_bytes()).map_err(call("write"))?;
-    Ok(0)
+    Ok(status)
+}
+
+/// A refusal as JSON, with the facts that it was made from.
+fn refused(refusal: &Refusal, facts: &Facts) -> String {
+    format!("{:#}\n", json!({"refused": refusal.to_string(), "host": facts.to_json()}))
 }
 
 fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<i32, Error> {

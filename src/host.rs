@@ -1,10 +1,18 @@
 //! What this kernel and container offer: facts, found by trying, and no decisions.
 
+mod finding;
+mod kernel;
+mod landlock;
+mod namespaces;
 mod paths;
+pub mod session;
 mod sockets;
+mod stopped;
 pub mod survey;
 mod trial;
 
+pub use finding::{Finding, NOT_TRIED};
+pub use landlock::Landlock;
 pub use paths::{Home, PathFact, real_path};
 
 use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
@@ -19,7 +27,7 @@ use crate::sys;
 use nix::errno::Errno;
 use nix::unistd::{geteuid, getpid};
 use paths::{look_at, look_at_home};
-use serde_json::{Value, json};
+use session::Session;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -45,14 +53,46 @@ pub struct Facts {
     pub escalation: Vec<PathBuf>,
     /// A process that the identity's uid already has.
     pub identity_process: Option<i32>,
-    /// What of the wall this kernel can hold; `None` where it was not tried.
+    /// What of the wall this kernel can hold; `None` where it was not tried to the end.
     pub firewall: Option<Result<firewall::Support, String>>,
+    /// Whether a group of the kernel's log of packets can be bound and read.
+    pub nflog: Finding,
     /// Whether a mount namespace can be made and its mounts changed; `None` where none is wanted.
     pub mounts: Option<Result<(), String>>,
     /// Whether Landlock's scopes could be put in force, tried in the same child.
     pub scopes: bool,
     /// Whether the kernel's audit has told of a refusal of theirs, or why not; `None` where it was not tried.
     pub audit: Option<Result<(), String>>,
+    /// Landlock's file rules.
+    pub landlock: Landlock,
+    /// Whether a process without privilege can be notified of another's calls and answer them.
+    pub notification: Finding,
+    /// Whether it can give a descriptor in answer (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14).
+    pub addfd: Finding,
+    /// Whether it can read the caller's memory without SYS_PTRACE.
+    pub reads_callers: Finding,
+    /// Whether a user namespace can be made that has capabilities in it: for mounts, a network and its `lo`.
+    pub user_namespaces: Finding,
+    /// Whether all of the wall can be put up in the network of such a namespace.
+    pub firewall_inside: Finding,
+    /// Whether mount_setattr(2) changes mounts: this process's, or else those of a user namespace's.
+    pub mount_setattr: Finding,
+    /// Whether a file system here can be mounted with exchanged ids.
+    pub idmapped_mounts: Finding,
+    /// Whether a capability can be dropped from the bounding set.
+    pub setpcap: Finding,
+    /// Whether no_new_privs can be set.
+    pub no_new_privs: Finding,
+    /// Whether pidfd_open(2) refers to a process.
+    pub pidfd: Finding,
+    /// Whether pidfd_getfd(2) is there: tried on this process itself, of which no privilege is asked.
+    pub pidfd_getfd: Finding,
+    /// Whether a socket can be bound to `lo`, and not be freed again, by who has no capability.
+    pub bind_to_lo: Finding,
+    /// Yama's ptrace_scope (admin-guide/LSM/Yama.rst): above 0 a process is read by its ancestors only. `None` without it.
+    pub yama: Option<u32>,
+    /// Whether /proc is there to be read.
+    pub proc: Finding,
     /// The resolvers and the hosts file.
     pub dns: Dns,
     /// The addresses of this machine's interfaces.
@@ -65,6 +105,8 @@ pub struct Facts {
     pub private: Vec<PathBuf>,
     /// The sockets of daemons that resolve names for whoever reaches them, as far as they exist.
     pub resolvers: Vec<PathBuf>,
+    /// What the caller's own session offers; empty for root.
+    pub session: Session,
     /// The path of this program's own file, if it has one here.
     pub executable: Option<PathBuf>,
 }
@@ -91,53 +133,93 @@ pub enum HostError {
     Workspace(#[from] WorkspaceError),
 }
 
+/// How far facts are looked for. What is not tried is `Err` with [`NOT_TRIED`], so that nothing is built upon it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// What the strongest rung needs; where that one cannot be had, what the others need as well. The firewall is asked no
+    /// more than whether it is there: putting up the wall is the same trial, and it is not cheap.
+    Strongest,
+    /// What all rungs need.
+    EveryRung,
+    /// The firewall and all that is only told, too.
+    Everything,
+}
+
 fn failed(call: &'static str) -> impl FnOnce(Errno) -> HostError {
     move |errno| HostError::Call { call, errno }
 }
 
 impl Facts {
     /// Finds what the plan for `policy` needs to know.
-    ///
-    /// `thorough` tries the firewall as well. A run needs not: putting up the wall is the same trial, and it is not cheap.
     pub fn gather(
         policy: &Policy,
         databases: Databases,
         identity: Option<Identity>,
-        thorough: bool,
+        depth: Depth,
     ) -> Result<Facts, HostError> {
         let postures = policy.postures();
         let wall = postures.network > Posture::Open
             || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
-        let tried =
-            identity.is_some().then(|| try_mounts_and_scopes(postures.privilege == Posture::Locked)).transpose()?;
+        let asked = identity.is_some() || depth > Depth::Strongest;
+        let audited = identity.is_some() && postures.privilege == Posture::Locked;
+        let tried = asked.then(|| try_mounts_and_scopes(audited)).transpose()?;
         // A dedicated uid was chosen among those without a process.
         let named = identity.as_ref().filter(|i| !i.dedicated);
         let identity_process = named.and_then(|i| process_of(i.uid.as_raw()));
+        let uid = geteuid().as_raw();
+        let capabilities = sys::capget().map_err(failed("capget"))?.effective;
         let mut facts = Facts {
-            uid: geteuid().as_raw(),
-            capabilities: sys::capget().map_err(failed("capget"))?.effective,
+            uid,
+            capabilities,
             is_init: getpid().as_raw() == 1,
             home: identity.as_ref().map(|i| look_at_home(&i.home)),
             escalation: escalation_paths(),
             databases,
             identity_process,
-            firewall: (wall && thorough).then(|| firewall::probe_support().map_err(|e| e.to_string())),
+            firewall: wall.then(|| kernel::firewall(depth)).flatten(),
+            nflog: Err(NOT_TRIED.into()),
             mounts: tried.as_ref().map(|t| t.mounts.clone()),
             scopes: tried.as_ref().is_some_and(|t| t.scopes),
-            audit: tried.and_then(|t| t.audit),
+            audit: tried.as_ref().and_then(|t| t.audit.clone()),
+            landlock: Landlock::version(),
+            notification: Err(NOT_TRIED.into()),
+            addfd: Err(NOT_TRIED.into()),
+            reads_callers: Err(NOT_TRIED.into()),
+            user_namespaces: Err(NOT_TRIED.into()),
+            firewall_inside: Err(NOT_TRIED.into()),
+            mount_setattr: tried.and_then(|t| t.mount_setattr).unwrap_or_else(|| Err(NOT_TRIED.into())),
+            idmapped_mounts: Err(NOT_TRIED.into()),
+            setpcap: Err(NOT_TRIED.into()),
+            no_new_privs: Err(NOT_TRIED.into()),
+            pidfd: kernel::pidfd(),
+            pidfd_getfd: kernel::pidfd_getfd(),
+            bind_to_lo: Err(NOT_TRIED.into()),
+            yama: kernel::yama(),
+            proc: finding::proc(),
             dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),
             own_addresses: own_addresses()?,
             paths: BTreeMap::new(),
             id_mapping: None,
             private: Vec::new(),
             resolvers: Vec::new(),
+            session: Session::default(),
             executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
             identity,
         };
+        if depth > Depth::Strongest || (facts.identity.is_some() && !facts.strongest_in_reach()) {
+            facts.try_for_other_rungs();
+        }
+        if depth == Depth::Everything {
+            facts.nflog = kernel::nflog();
+            facts.idmapped_mounts = kernel::idmapped_mounts();
+        }
         facts.look_at_paths(policy)?;
         if let Some(identity) = &facts.identity {
             facts.private = private_paths(&facts.databases, identity);
             facts.resolvers = sockets::resolvers();
+            if facts.uid != 0 {
+                facts.session = session::look(policy, identity, std::env::vars_os());
+            }
         }
         Ok(facts)
     }
@@ -187,31 +269,6 @@ impl Facts {
     pub fn has(&self, capability: u32) -> bool {
         self.capabilities >> capability & 1 == 1
     }
-
-    /// The facts for the start record and for `plan --json`.
-    pub fn to_json(&self) -> BTreeMap<String, Value> {
-        let outcome = |tried: &Option<Result<(), String>>| match tried {
-            None => json!("not tried"),
-            Some(Ok(())) => json!(true),
-            Some(Err(cause)) => json!(cause),
-        };
-        let wall = self.firewall.as_ref().map(|tried| match tried {
-            Ok(support) if support.complete() => Ok(()),
-            Ok(support) => Err(support.missing.join("; ")),
-            Err(cause) => Err(cause.clone()),
-        });
-        BTreeMap::from([
-            ("kernel".into(), json!(kernel())),
-            ("uid".into(), json!(self.uid)),
-            ("pid_1".into(), json!(self.is_init)),
-            ("capabilities".into(), json!(format!("{:x}", self.capabilities))),
-            ("nftables".into(), outcome(&wall)),
-            ("mounts".into(), outcome(&self.mounts)),
-            ("landlock_scopes".into(), json!(self.scopes)),
-            ("landlock_audit".into(), outcome(&self.audit)),
-            ("id_mapping".into(), json!(self.id_mapping.is_some())),
-        ])
-    }
 }
 
 /// The paths that are the command's to work in, at every level that gives it an identity of its own: levels are nested,
@@ -231,11 +288,6 @@ fn private_paths(databases: &Databases, identity: &Identity) -> Vec<PathBuf> {
     private.sort();
     private.dedup();
     private
-}
-
-/// The kernel's release, for records only: nothing is decided by it.
-fn kernel() -> String {
-    nix::sys::utsname::uname().map_or_else(|e| e.to_string(), |u| u.release().to_string_lossy().into_owned())
 }
 
 fn file(path: &str) -> Vec<u8> {

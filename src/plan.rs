@@ -2,6 +2,7 @@
 //! Pure: nothing is looked up and nothing is changed here.
 
 pub mod describe;
+pub mod dev_box;
 pub mod means;
 pub mod rung;
 
@@ -126,6 +127,9 @@ pub fn plan(
     if let (Some(identity), Some(pid), false) = (&facts.identity, facts.identity_process, means.one_uid) {
         return Err(Refusal::UserIsBusy { uid: identity.uid.as_raw(), pid });
     }
+    if let (Some(identity), true) = (&facts.identity, means.own_namespaces) {
+        dev_box::check_workspace(&policy, facts, identity)?;
+    }
     let mut notes = rung_notes(&policy, &means);
     let identity = facts.identity.clone();
     let mut workspaces = BTreeMap::new();
@@ -134,10 +138,13 @@ pub fn plan(
         Some(identity) => {
             let masks = if means.files == FileBarrier::Mounts { masks } else { &[] };
             let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &means, &mut workspaces)?;
-            if means.files == FileBarrier::Landlock {
-                // What is void under no_new_privs needs no cover, and there is none to be had.
+            if means.files == FileBarrier::Landlock || means.one_uid {
+                // What is void under no_new_privs needs no cover, and the account is the caller's own.
                 view.files.clear();
                 view.masks.retain(|path| !escalation_directories(facts).any(|directory| directory == *path));
+            }
+            if means.own_namespaces {
+                dev_box::close_session(&mut view, &policy, facts)?;
             }
             Some(view)
         }
@@ -173,11 +180,7 @@ pub fn plan(
     let walled = restricted || (identity.is_some() && !control_plane_ports.is_empty());
     let wall = walled.then(|| WallPlan {
         egress: if restricted { firewall::Egress::Restricted } else { firewall::Egress::Open },
-        loopback: match &policy.network.loopback {
-            Loopback::All => firewall::Loopback::All,
-            Loopback::Proxy => firewall::Loopback::ProxyOnly,
-            Loopback::Ports(ports) => firewall::Loopback::Ports(ports.iter().map(|p| p.get()).collect()),
-        },
+        loopback: loopback(&policy),
         resolvers: facts.dns.nameservers.iter().map(|n| n.ip()).collect(),
         control_plane_ports,
     });
@@ -204,6 +207,17 @@ pub fn plan(
         proxy,
         notes,
     })
+}
+
+/// What of loopback is open. A port that is published is the command's own server's, and is reached over it.
+fn loopback(policy: &Policy) -> firewall::Loopback {
+    let published = policy.network.publish.iter().map(|publish| publish.0.port());
+    let ports = match &policy.network.loopback {
+        Loopback::All => return firewall::Loopback::All,
+        Loopback::Proxy => published.collect(),
+        Loopback::Ports(ports) => ports.iter().map(|port| port.get()).chain(published).collect::<Vec<_>>(),
+    };
+    if ports.is_empty() { firewall::Loopback::ProxyOnly } else { firewall::Loopback::Ports(ports) }
 }
 
 /// Whether Landlock's scopes are in force where the kernel has them.

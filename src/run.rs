@@ -8,14 +8,14 @@ mod session;
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
-use crate::host::Facts;
+use crate::host::{Depth, Facts};
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve::{self, Reservation};
 use crate::install::undo;
 use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Plan, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
@@ -164,7 +164,10 @@ impl<'a> Loaded<'a> {
 
     fn plan(self) -> Result<Planned<'a>, Error> {
         let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
-        let facts = Facts::gather(&policy, databases, identity, false)?;
+        let mut policy = policy;
+        dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
+        let depth = if args.run.demanded().is_some() { Depth::EveryRung } else { Depth::Strongest };
+        let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
         control_files::check(&plan, &facts, args)?;

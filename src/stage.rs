@@ -9,7 +9,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::Confinement;
 use crate::confine::exec::{Command, ExecFailure};
 use crate::ledger::record::Probe;
-use crate::observe::process::{self, Observer, ObserverSpec, Of};
+use crate::observe::process::{self, ObserverSpec, Of};
 use crate::probe::Suite;
 use crate::supervise::descendants;
 use crate::supervise::terminal::{Placement, Terminal};
@@ -22,7 +22,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::{Pid, getpgrp, setpgid};
+use nix::unistd::{Pid, getpgrp, getpid, setpgid};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -53,8 +53,8 @@ pub enum Order {
 pub enum Notice {
     /// The sandbox's namespaces are as planned.
     Ready {
-        /// The process id of the observer, which is the supervisor's child.
-        observer: Option<i32>,
+        /// The stage's process id.
+        stage: i32,
     },
     /// They are not, and why.
     Failed(String),
@@ -115,23 +115,37 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Lives the stage's life in the calling, freshly forked process; returns its exit status.
-    ///
-    /// `enter` puts it into the sandbox's namespaces; the observer tells `told` what it sees there.
+    /// Puts the calling, freshly forked process into the sandbox's namespaces by `enter`, and lives the stage's life there;
+    /// returns the exit status. Where there is an observer, the calling process becomes that, tells `told` what it sees,
+    /// and the stage is a child of its.
     pub fn live(self, supervisor: Channel, told: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
-        let ready = start().map_err(|e| format!("stage: {e}")).and_then(|children| {
-            enter()?;
-            let observer = self.observer.as_ref().map(|spec| process::start(spec, told)).transpose();
-            Ok((children, observer.map_err(|(call, errno)| format!("observer: {call}: {errno}"))?))
-        });
-        let notice = match &ready {
-            Ok((_, observer)) => Notice::Ready { observer: observer.as_ref().map(|o| o.pid.as_raw()) },
-            Err(cause) => Notice::Failed(cause.clone()),
+        let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
+        if let Err(cause) = apart.and_then(|()| enter()) {
+            return failed(&supervisor, cause);
+        }
+        let Some(spec) = &self.observer else { return self.attend(supervisor, None) };
+        let (stages, observers) = match process::handover() {
+            Ok(ends) => ends,
+            Err((call, errno)) => return failed(&supervisor, format!("observer: {call}: {errno}")),
         };
-        let said = supervisor.send(&notice);
-        let (Ok((children, observer)), Ok(())) = (ready, said) else {
+        match sys::fork_single_threaded() {
+            Ok(Fork::Child) => {
+                drop((told, observers));
+                self.attend(supervisor, Some(stages))
+            }
+            Ok(Fork::Parent(stage)) => process::live(spec, stage, told, observers),
+            Err(errno) => failed(&supervisor, format!("observer: fork: {errno}")),
+        }
+    }
+
+    fn attend(self, supervisor: Channel, observer: Option<OwnedFd>) -> i32 {
+        let children = match start() {
+            Ok(children) => children,
+            Err(errno) => return failed(&supervisor, format!("stage: {errno}")),
+        };
+        if supervisor.send(&Notice::Ready { stage: getpid().as_raw() }).is_err() {
             return 1;
-        };
+        }
         let mut attendance =
             Attendance { stage: self, supervisor, children, observer, command: None, group: None, launched: false };
         let outcome = attendance.attend();
@@ -142,7 +156,12 @@ impl Stage {
     }
 }
 
-/// Leaves the caller's process group, so that what ends the group leaves the stage time to end the sandbox.
+fn failed(supervisor: &Channel, cause: String) -> i32 {
+    // Where even this cannot be said, the supervisor sees the channel close.
+    i32::from(supervisor.send(&Notice::Failed(cause)).is_err()) + 1
+}
+
+/// Leaves the process group that it was forked in, so that what ends one of ours leaves the stage time to end the sandbox.
 fn start() -> Result<SignalFd, Errno> {
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
     set_child_subreaper(true)?;
@@ -155,7 +174,8 @@ struct Attendance {
     stage: Stage,
     supervisor: Channel,
     children: SignalFd,
-    observer: Option<Observer>,
+    /// Where listeners are handed over to the observer.
+    observer: Option<OwnedFd>,
     command: Option<Pid>,
     /// The command's own process group, if it has one.
     group: Option<Pid>,

@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod capability;
+pub mod message;
 mod mount;
 pub mod notify;
 
@@ -17,7 +18,7 @@ pub use mount::{
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// The result of a raw call.
@@ -112,6 +113,12 @@ fn owned(returned: libc::c_long) -> Result<OwnedFd> {
     let fd = Errno::result(returned)?;
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// A netlink socket that another process has opened.
+pub fn netlink_socket(socket: OwnedFd) -> netlink_sys::Socket {
+    // SAFETY: the number is an open descriptor that nobody else owns.
+    unsafe { netlink_sys::Socket::from_raw_fd(socket.into_raw_fd()) }
 }
 
 /// Takes ownership of a descriptor that this process was started with, by its number; EBADF when it is not open.

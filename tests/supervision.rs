@@ -254,8 +254,7 @@ fn orphans_are_reaped_while_the_command_runs() {
         let mut run = Run::of(&fence, command, ledger);
         assert_eq!(run.line(), "out");
         let supervisor = if prefix.is_empty() { run.pid() } else { living::children(run.pid())[0] };
-        let stage =
-            living::children(supervisor).into_iter().find(|pid| living::owner(*pid) == Some(0)).expect("a stage");
+        let stage = living::stage_of(supervisor);
         let command = living::children(stage)[0];
         // All sleepers end within the next moments; from then on there is no zombie, whoever was to reap it.
         living::until("the orphans' end", || living::children(stage) == [command]);

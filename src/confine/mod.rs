@@ -29,6 +29,8 @@ pub struct Confinement {
     pub identity: Option<Identity>,
     /// The seccomp program that refuses by itself, made ahead by [`seccomp::program`].
     pub filter: Vec<u8>,
+    /// The observer's own, made likewise, which leaves it the sockets that it makes for the command.
+    pub observers: Vec<u8>,
     /// The one that hands over to a listener, made ahead by [`seccomp::program_with_listener`].
     pub notifying: Vec<u8>,
     /// Whether the kernel has Landlock's scopes (ABI 6, Linux 6.12).

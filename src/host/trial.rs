@@ -1,6 +1,7 @@
 //! What can only be known by doing it: each call that the stage and the confinement will make is made in a child that ends
 //! with it.
 
+use super::finding::{Finding, proc};
 use super::{HostError, failed};
 use crate::confine::{ConfineError, landlock};
 use crate::install::mounts;
@@ -17,7 +18,9 @@ use std::os::fd::AsFd;
 /// What a child could do.
 pub(super) struct Tried {
     /// Whether a mount namespace can be made and its mounts changed; else which call was refused, and how.
-    pub mounts: Result<(), String>,
+    pub mounts: Finding,
+    /// Whether mount_setattr(2) is there; `None` where it did not come to it.
+    pub mount_setattr: Option<Finding>,
     /// Whether Landlock's scopes could be put in force.
     pub scopes: bool,
     /// Whether the kernel's audit has told of a refusal of theirs, or why not; `None` where that was not asked.
@@ -27,6 +30,9 @@ pub(super) struct Tried {
 /// Tries what the stage and the confinement will do, in a child that ends with it; with `audit`, whether what Landlock
 /// refuses there is to be read.
 pub(super) fn try_mounts_and_scopes(audit: bool) -> Result<Tried, HostError> {
+    if let Err(cause) = proc() {
+        return Ok(Tried { mounts: Err(cause), mount_setattr: None, scopes: false, audit: None });
+    }
     let log = match audit.then(Reader::open).transpose() {
         Err(error @ AuditError::Astray(_)) => return Err(error.into()),
         opened => opened.map(|log| log.map(|(reader, _)| reader)),
@@ -49,6 +55,11 @@ pub(super) fn try_mounts_and_scopes(audit: bool) -> Result<Tried, HostError> {
                 (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
                 _ => Err("the child that tried ended early".into()),
             };
+            let mount_setattr = match (length, told[0]) {
+                (3, 0 | AFTER_SETATTR..) => Some(Ok(())),
+                (3, SETATTR) => Some(mounts.clone()),
+                _ => None,
+            };
             let scopes = if length == 3 { told[2] } else { NONE };
             let audit = log.map_err(|error| error.to_string()).and_then(|log| match log {
                 Some(_) if scopes != AUDITED => {
@@ -57,7 +68,7 @@ pub(super) fn try_mounts_and_scopes(audit: bool) -> Result<Tried, HostError> {
                 Some(log) => await_domain_of(&log, child).map(Some).map_err(|error| error.to_string()),
                 None => Ok(None),
             });
-            Ok(Tried { mounts, scopes: scopes != NONE, audit: audit.transpose() })
+            Ok(Tried { mounts, mount_setattr, scopes: scopes != NONE, audit: audit.transpose() })
         }
     }
 }
@@ -94,13 +105,17 @@ fn cause(step: &str, errno: Errno) -> String {
 const STEPS: [&str; 9] =
     ["", "unshare", "mount", "open_tree", "mount_setattr", "fsmount", "open /proc", "move_mount", "umount2"];
 
+// Steps by their places above.
+const SETATTR: u8 = 4;
+const AFTER_SETATTR: u8 = SETATTR + 1;
+
 fn try_mounts() -> Result<(), (u8, Errno)> {
     let at = |step: u8| move |errno| (step, errno);
     mounts::unshare_mounts().map_err(at(1))?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).map_err(at(2))?;
     let tree = sys::clone_tree(AT_FDCWD, c"/", false).map_err(at(3))?;
     let attr = MountAttr { set: sys::ATTR_RDONLY | sys::ATTR_NOSUID, ..MountAttr::default() };
-    sys::mount_setattr(tree.as_fd(), false, &attr).map_err(at(4))?;
+    sys::mount_setattr(tree.as_fd(), false, &attr).map_err(at(SETATTR))?;
     let scratch = sys::new_tmpfs(0o700, 0).map_err(at(5))?;
     let point = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(at(6))?;
     sys::move_mount(scratch.as_fd(), point.as_fd()).map_err(at(7))?;

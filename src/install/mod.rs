@@ -5,8 +5,10 @@ pub mod home;
 pub mod mountinfo;
 pub mod mounts;
 mod names;
+pub mod netns;
 pub mod proxy;
 pub mod reserve;
+pub mod rootless;
 mod specs;
 mod stage_process;
 mod surroundings;
@@ -27,13 +29,14 @@ use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::ObserverSpec;
 use crate::plan::Plan;
-use crate::plan::means::EgressBarrier;
+use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
 use account::AccountError;
 use account::Identity;
+use firewall::rules::PROXIES;
 use firewall::{FirewallError, Wall, Watch};
 use nix::errno::Errno;
 use nix::sys::prctl::set_dumpable;
@@ -42,11 +45,12 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use proxy::{ProxyProcess, SpawnError};
 use reserve::{Reservation, ReserveError};
-use specs::{confinement, unnoted, wall_spec};
+use rootless::{Namespaces, RootlessError};
+use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -64,6 +68,9 @@ pub enum InstallError {
     /// The wall.
     #[error(transparent)]
     Firewall(#[from] FirewallError),
+    /// The sandbox's own namespaces.
+    #[error(transparent)]
+    Namespaces(#[from] RootlessError),
     /// HOME.
     #[error(transparent)]
     Home(#[from] home::HomeError),
@@ -131,6 +138,8 @@ pub struct Installation {
     undo: Undo,
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
+    /// The sandbox's own, where the rung has some.
+    namespaces: Option<Namespaces>,
     proxy: Option<(Pid, SocketAddrV4)>,
     proxy_held: Option<ProxyProcess>,
     /// What the enforcing parts report.
@@ -141,9 +150,11 @@ pub struct Installation {
     pub watch: Option<Watch>,
     /// The stage.
     pub stage: Option<StageProcess>,
-    /// The observer, and where it will be heard.
+    /// The observer, the stage's parent, and where it will be heard.
     observer: Option<Pid>,
     observer_channel: Option<Channel>,
+    /// The probes' bait outside of the sandbox.
+    bait: Option<OwnedFd>,
     /// Whom the command runs as.
     identity: Option<Identity>,
     /// Children that this program was started with, which are none of the run's.
@@ -176,11 +187,15 @@ impl Installation {
             self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
         }
         self.take_workspaces(run, plan)?;
+        if plan.rung.means().own_namespaces && plan.identity.is_some() {
+            self.namespaces = Some(Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?);
+        }
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
             let uid = own_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
             let ids = (!plan.rung.means().one_uid).then_some(uid);
-            let process = proxy::start(proxy, ids)?;
+            let listener = self.namespaces.as_mut().and_then(Namespaces::take_listener);
+            let process = proxy::start(proxy, ids, listener)?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
@@ -188,7 +203,7 @@ impl Installation {
         if plan.audited {
             self.evidence.read_audit(LandlockAudit::open().map_err(EvidenceError::from)?);
         }
-        self.start_stage(plan, facts, own_uid, invocation)?;
+        self.start_stage(run, plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
@@ -228,19 +243,31 @@ impl Installation {
             self.evidence = Evidence::new(reports, None);
             return Ok(());
         };
-        let log = NfLog::bind(run)?;
+        let log = match &mut self.namespaces {
+            Some(inside) => NfLog::by(inside.take_netfilter()?, run)?,
+            None => NfLog::bind(run)?,
+        };
         if !mutation::left_out("wall") {
             let spec = wall_spec(run, identity.uid.as_raw(), self.proxy.map(|p| p.1), wall, log.group());
             // Watched from before it is there: its own making is the first change that is looked into, while the probes run.
-            self.watch = Some(Watch::open(&spec.table_name())?);
-            self.wall = Some(firewall::install(&spec)?);
+            (self.watch, self.wall) = match &mut self.namespaces {
+                Some(inside) => (
+                    Some(Watch::by(inside.take_netfilter()?, &spec.table_name())?),
+                    Some(firewall::install_by(inside.take_netfilter()?, &spec, inside.own_addresses())?),
+                ),
+                None => (Some(Watch::open(&spec.table_name())?), Some(firewall::install(&spec)?)),
+            };
         }
         self.evidence = Evidence::new(reports, Some(log));
+        if let Some(monitor) = self.namespaces.as_mut().and_then(Namespaces::take_monitor) {
+            self.evidence.sockets_of(monitor);
+        }
         Ok(())
     }
 
     fn start_stage(
         &mut self,
+        run: &str,
         plan: &Plan,
         facts: &Facts,
         own_uid: Option<u32>,
@@ -255,7 +282,8 @@ impl Installation {
         if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
             mounts.mask(&undo.path);
         }
-        if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
+        let by_landlock = plan.rung.means().files == FileBarrier::Landlock;
+        if let (Some(mounts), Some(proxy), false) = (&mut mounts, proxy, by_landlock) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
@@ -267,6 +295,8 @@ impl Installation {
             calls,
             ids: identity.into(),
             unnoted: unnoted(plan, proxy),
+            view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
+            sockets: sockets(run, plan, proxy),
         });
         let stage = Stage {
             confinement,
@@ -280,10 +310,11 @@ impl Installation {
             suite: Suite::for_run(surroundings).map_err(InstallError::Stage)?,
             terminal: Terminal::of_caller(),
         };
+        self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
         let (ours, theirs) = Channel::pair()?;
         let (hears, tells) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
-        let means = plan.rung.means();
+        let (means, scopes) = (plan.rung.means(), plan.scopes);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
                 // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
@@ -294,24 +325,27 @@ impl Installation {
                     id_mapping.map(|fd| fd.as_raw_fd()),
                     stage.terminal.as_ref().map(Terminal::number),
                 ];
-                let kept: Vec<RawFd> = kept.into_iter().flatten().collect();
+                let inside = self.namespaces.as_ref();
+                let ways_in = inside.into_iter().flat_map(Namespaces::descriptors);
+                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).collect();
                 if sys::close_all_but(&kept).is_err() {
                     sys::exit_now(1);
                 }
                 // What lies further up the stack owns descriptors that are closed now, and must not run here.
                 let lived = catch_unwind(AssertUnwindSafe(|| {
-                    stage.live(theirs, tells, || match &mounts {
-                        Some(plan) => enter_view(plan, means, id_mapping),
-                        None => Ok(()),
+                    stage.live(theirs, tells, || {
+                        inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
+                        match &mounts {
+                            Some(plan) => enter_view(plan, means, scopes, id_mapping),
+                            None => Ok(()),
+                        }
                     })
                 }));
                 sys::exit_now(lived.unwrap_or(1));
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
-                if let Some(identity) = &plan.identity {
-                    self.evidence.of_command(identity.uid.as_raw(), pid);
-                }
+                self.observer = stage.observer.as_ref().map(|_| pid);
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
                 Ok(())
@@ -319,9 +353,12 @@ impl Installation {
         }
     }
 
-    /// The stage has forked this observer: from here on it is heard.
-    pub fn hear_observer(&mut self, pid: Option<i32>, patience: Duration) -> Result<(), InstallError> {
-        self.observer = pid.map(Pid::from_raw);
+    /// The stage is in the sandbox's namespaces, under this number: from here on the observer, its parent, is heard.
+    pub fn stage_is_ready(&mut self, pid: Pid, patience: Duration) -> Result<(), InstallError> {
+        self.stage.iter_mut().for_each(|stage| stage.pid = pid);
+        if let Some(identity) = &self.identity {
+            self.evidence.of_command(identity.uid.as_raw(), pid);
+        }
         if let Some(channel) = self.observer_channel.take() {
             self.evidence.hear_observer(Hearing::begin(channel, patience)?);
         }
@@ -330,6 +367,7 @@ impl Installation {
 
     /// The command runs, in this process.
     pub fn command_runs(&mut self, command: Pid) {
+        self.bait = None;
         if let Some(identity) = &self.identity {
             self.evidence.command_runs(command, identity.uid.as_raw());
         }
@@ -340,6 +378,7 @@ impl Installation {
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
+        let stage = self.stage.as_ref().map(|stage| stage.pid);
         let emptied = match self.stage.take() {
             Some(stage) => self.end_sandbox(stage),
             None => Ok(()),
@@ -360,6 +399,8 @@ impl Installation {
         self.evidence.observer_is_over();
         if let Some(pid) = self.observer.take() {
             note(end_process(pid));
+            // Its child came to this process with its end.
+            note(stage.map_or(Ok(()), reap));
         }
         note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
         if let Some((pid, _)) = self.proxy.take() {
@@ -408,7 +449,7 @@ fn end_process(pid: Pid) -> Result<(), String> {
 
 fn reap(pid: Pid) -> Result<(), String> {
     match waitpid(pid, None) {
-        // After a handover its parent is another process, which reaps it.
+        // The stage is the observer's child, and after a handover none of ours is this process's.
         Ok(_) | Err(Errno::ECHILD) => Ok(()),
         Err(errno) => Err(format!("waitpid: {errno}")),
     }

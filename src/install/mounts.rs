@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat};
 use nix::unistd::{Gid, Uid, chdir, fchown};
 use std::ffi::CString;
 use std::io::Write;
@@ -34,6 +34,8 @@ pub struct MountPlan {
     pub files: Vec<Overlay>,
     /// Files and directories replaced by an empty one that nobody but root may open.
     pub masks: Vec<PathBuf>,
+    /// Sockets that stay in reach within a masked directory.
+    pub exposed: Vec<PathBuf>,
 }
 
 impl MountPlan {
@@ -62,14 +64,16 @@ impl MountPlan {
         aliases
     }
 
-    /// The directories on the way to a read-only path within what is writable: each becomes a mount of its own, which
+    /// The directories on the way to a read-only path or a mask within what is writable: each becomes a mount of its own, which
     /// cannot be renamed (EBUSY). Else the command moves one away with the mount in it, and what it then puts under the
     /// old name is what others find there.
     pub fn pinned(&self) -> Vec<PathBuf> {
         let mounted = |path: &Path| {
             self.writable.iter().any(|w| w.path == path) || self.read_only_within.iter().any(|r| r == path)
         };
-        let above = self.read_only_within.iter().flat_map(|path| path.ancestors().skip(1));
+        let in_writable = |mask: &&PathBuf| self.writable.iter().any(|w| mask.starts_with(&w.path));
+        let within = self.read_only_within.iter().chain(self.masks.iter().filter(in_writable));
+        let above = within.flat_map(|path| path.ancestors().skip(1));
         let mut pinned: Vec<PathBuf> = above
             .filter(|path| *path != Path::new("/") && !mounted(path) && !self.protects(path))
             .map(Path::to_owned)
@@ -279,11 +283,17 @@ impl Covers {
                 == SFlag::S_IFDIR.bits();
             if directory {
                 mkdirat(&scratch, name.as_str(), Mode::empty()).map_err(failed("mkdirat", path))?;
+                let within: Vec<&Path> = plan.exposed.iter().filter_map(|e| e.strip_prefix(path).ok()).collect();
+                make_places(&scratch, &name, &within)?;
             } else {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 openat(&scratch, name.as_str(), flags, Mode::empty()).map_err(failed("openat", path))?;
             }
             trees.push(((*path).clone(), copy_of(&scratch, &name)?));
+        }
+        // Pinned while they are still to be seen, and attached after the masks.
+        for path in plan.exposed.iter().filter(|e| masks.iter().any(|mask| e.starts_with(mask) && e != mask)) {
+            trees.push((path.clone(), clone_tree(path, false)?));
         }
         umount2(proc, MntFlags::MNT_DETACH).map_err(failed("umount2", proc))?;
         Ok(Covers { trees })
@@ -299,6 +309,27 @@ impl Covers {
     }
 }
 
+/// Makes a way in a masked directory to each of these: directories that may be searched and not be read, and at its end a file
+/// to mount on.
+fn make_places(scratch: &OwnedFd, mask: &str, within: &[&Path]) -> Result<(), MountError> {
+    let mut ways: Vec<PathBuf> = within.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
+    ways.sort();
+    ways.dedup();
+    let at = |relative: &Path| Path::new(mask).join(relative);
+    for way in ways.iter().filter(|way| !way.as_os_str().is_empty()) {
+        mkdirat(scratch, &at(way), Mode::S_IRWXU).map_err(failed("mkdirat", way))?;
+    }
+    for path in within {
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        openat(scratch, &at(path), flags, Mode::empty()).map_err(failed("openat", path))?;
+    }
+    let search = Mode::S_IXUSR | Mode::S_IXGRP | Mode::S_IXOTH;
+    for way in ways.iter().rev() {
+        fchmodat(scratch, &at(way), search, FchmodatFlags::FollowSymlink).map_err(failed("fchmodat", way))?;
+    }
+    Ok(())
+}
+
 fn copy_of(scratch: &OwnedFd, name: &str) -> Result<OwnedFd, MountError> {
     sys::clone_tree(scratch.as_fd(), &c_path(Path::new(name))?, false).map_err(failed("open_tree", Path::new(name)))
 }
@@ -311,8 +342,12 @@ fn write_like(scratch: &OwnedFd, name: &str, overlay: &Overlay) -> Result<(), Mo
     let mut file = std::fs::File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
     file.write_all(&overlay.content)
         .map_err(|e| failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
-    fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid)))
-        .map_err(failed("fchown", target))?;
+    match fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid))) {
+        // The owner is not known in this user namespace (user_namespaces(7)). The cover is then the caller's, who could read
+        // what it covers, and it is read-only.
+        Ok(()) | Err(Errno::EINVAL) => {}
+        Err(errno) => return Err(failed("fchown", target)(errno)),
+    }
     fchmod(&file, Mode::from_bits_truncate(like.st_mode & 0o7777)).map_err(failed("fchmod", target))
 }
 

@@ -73,9 +73,9 @@ fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> SpawnErro
     move |source| SpawnError::Call { call, source: source.into() }
 }
 
-/// Starts the proxy on a free port of [`PROXIES`], with a uid of its own if one is given.
-pub fn start(plan: &ProxyPlan, uid: Option<u32>) -> Result<ProxyProcess, SpawnError> {
-    let listener = TcpListener::bind((PROXIES, 0)).map_err(failed("bind"))?;
+/// Starts the proxy on `listener` or else on a free port of [`PROXIES`], with a uid of its own if one is given.
+pub fn start(plan: &ProxyPlan, uid: Option<u32>, listener: Option<TcpListener>) -> Result<ProxyProcess, SpawnError> {
+    let listener = listener.map_or_else(|| TcpListener::bind((PROXIES, 0)), Ok).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
     let filter = seccomp::proxy_program()?;
@@ -128,12 +128,7 @@ fn strip(
     match uid {
         Some(uid) if !mutation::left_out("proxy-ids") => drop_ids(Uid::from_raw(uid), Gid::from_raw(uid))?,
         Some(_) => {}
-        // The caller's own, which the command has too: Landlock keeps it from this process, whose memory is closed besides.
-        None => {
-            sys::ambient_clear().map_err(failed("prctl"))?;
-            sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
-            nix::sys::prctl::set_dumpable(false).map_err(failed("prctl"))?;
-        }
+        None => keep_ids()?,
     }
     nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
     no_files()?;
@@ -141,6 +136,17 @@ fn strip(
         return Ok(());
     }
     sys::load_seccomp(filter).map_err(failed("seccomp"))
+}
+
+/// For a process with the caller's own uid, which the command has too: Landlock keeps the command from it, and its memory
+/// is closed besides (proc(5)).
+pub(super) fn keep_ids() -> Result<(), SpawnError> {
+    sys::ambient_clear().map_err(failed("prctl"))?;
+    sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
+    if sys::capget().map_err(failed("capget"))? != CapabilitySets::default() {
+        return Err(failed("read back the drop")(Errno::EPERM));
+    }
+    nix::sys::prctl::set_dumpable(false).map_err(failed("prctl"))
 }
 
 fn drop_ids(uid: Uid, gid: Gid) -> Result<(), SpawnError> {

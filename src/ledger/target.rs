@@ -160,11 +160,18 @@ fn create_below(parent: &Path, name: &OsStr, made: &mut Vec<Entry>) -> Result<(O
     let (mut dir, mut path) = (walked.dir, walked.path);
     for missing in walked.missing {
         path.push(&missing);
-        mkdirat(&dir, missing.as_os_str(), Mode::S_IRWXU).map_err(|cause| failed("mkdirat", &path, cause))?;
+        let is_ours = match mkdirat(&dir, missing.as_os_str(), Mode::S_IRWXU) {
+            Ok(()) => true,
+            // Another run that starts now has made it; it is judged like one that was there before.
+            Err(Errno::EEXIST) => false,
+            Err(cause) => return Err(failed("mkdirat", &path, cause)),
+        };
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let next =
             openat(&dir, missing.as_os_str(), flags, Mode::empty()).map_err(|cause| failed("openat", &path, cause))?;
-        made.push(Entry { dir, name: missing, path: path.clone() });
+        if is_ours {
+            made.push(Entry { dir, name: missing, path: path.clone() });
+        }
         // In a sticky directory that others write, the name could be another's by now.
         judge.directory(next.as_fd(), &path)?;
         dir = next;

@@ -58,7 +58,8 @@ fn no_follow(name: &Name) -> Argument<'static> {
 /// The mask of modes belongs to the whole process: one act at a time has its caller's.
 static MASK: Mutex<()> = Mutex::new(());
 
-fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
+/// Does `work` with the mask of modes that the caller has.
+pub fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
     let _alone = MASK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let status = procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
     let mask = procfs::field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());

@@ -12,6 +12,7 @@ use crate::proxy::record::Connection;
 use nix::unistd::{Pid, getpid};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// How long the result of a search for a socket's holder is good for.
@@ -49,6 +50,11 @@ impl Attribution {
     /// The command's uid, and the process that all of its processes descend from.
     pub fn command(&mut self, uid: u32, stage: Pid) {
         self.command = Some(Command { uid, stage: stage.as_raw().unsigned_abs() });
+    }
+
+    /// The command's sockets are in the network namespace in which this socket of the monitor (sock_diag(7)) was opened.
+    pub fn sockets_of(&mut self, monitor: OwnedFd) {
+        self.sockets = SocketOwner::elsewhere(monitor);
     }
 
     /// Forgets what was noted so far.

@@ -57,10 +57,14 @@ fn reason(rule: &str) -> &'static str {
         "capability" | "mount" | "namespaces" | "trace" => "no_capability",
         "identity" => "other_identity",
         "set-id" => "set_id_without_effect",
-        "socket-family" | "socket-protocol" => "socket_not_allowed",
+        "socket-family" | "socket-protocol" | "socket-device" | "fast-open" => "socket_not_allowed",
         "keyring" => "keyring_closed",
         "terminal-input" => "terminal_shared",
         "abi" => "other_abi",
+        // As the firewall's records have it.
+        "control-plane" => "control_plane",
+        "dns" => "resolver",
+        "metadata" | "private-range" => "denied_address",
         "unreadable" => "caller_unreadable",
         _ => "not_allowed",
     }
@@ -71,6 +75,7 @@ fn object(target: &Target) -> Object {
     match target {
         Target::None => Object::default(),
         Target::Text(told) => Object { text: text(told.as_bytes()), ..Object::default() },
+        Target::Address(ip, port) => Object { port: *port, addrs: vec![*ip], ..Object::default() },
         Target::Path(target) => {
             Object { path: text(&target.path), to: target.to.as_deref().and_then(text), ..Object::default() }
         }

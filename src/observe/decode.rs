@@ -2,6 +2,7 @@
 
 mod again;
 mod attributes;
+pub mod messages;
 mod sockets;
 mod steering;
 
@@ -10,7 +11,7 @@ pub use attributes::{
     INODE_REQUESTS, file_setattr, fremovexattr, fsetxattr, ioctl, lremovexattr, lsetxattr, removexattr, removexattrat,
     setxattr, setxattrat,
 };
-pub use sockets::{address, bind, connect, sendmsg, sendto};
+pub use sockets::{address, bind, connect, made, sendmsg, sendto};
 pub use steering::{ioprio_set, of_first, setpriority};
 
 use super::act::{Act, Base, Change, Made, Place};

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Evidence cannot be taken in any more, or not be kept.
@@ -154,6 +154,11 @@ impl Evidence {
     /// Whose acts the records are of: the command's uid, and the process that all its processes descend from.
     pub fn of_command(&mut self, uid: u32, stage: Pid) {
         self.who.command(uid, stage);
+    }
+
+    /// Where the command's sockets are, if not here; see [`Attribution::sockets_of`].
+    pub fn sockets_of(&mut self, monitor: OwnedFd) {
+        self.who.sockets_of(monitor);
     }
 
     /// From here on what comes in is the command's, and recorded.

@@ -14,7 +14,6 @@ use netlink_packet_netfilter::nflog::{
     ConfigCmd, ConfigFlags, ConfigMode, ConfigNla, PacketNla, Timeout, ULogMessage, config_request,
 };
 use netlink_packet_netfilter::{NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
-use nix::sys::socket::{setsockopt, sockopt};
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -84,7 +83,15 @@ impl NfLog {
     /// # Errors
     /// As [`NfLog::bind`].
     pub fn with_receive_buffer(run: &str, bytes: usize) -> Result<NfLog, FirewallError> {
-        let channel = Channel::open()?;
+        NfLog::bind_by(Channel::open()?, run, bytes)
+    }
+
+    /// [`NfLog::bind`] in the network namespace of the channel.
+    pub(crate) fn by(channel: Channel, run: &str) -> Result<NfLog, FirewallError> {
+        NfLog::bind_by(channel, run, RECEIVE_BUFFER)
+    }
+
+    fn bind_by(channel: Channel, run: &str, bytes: usize) -> Result<NfLog, FirewallError> {
         let mut refusal = io::Error::from_raw_os_error(libc::EBUSY);
         for group in GROUPS {
             let configuration: Vec<ConfigNla> = vec![
@@ -97,8 +104,7 @@ impl NfLog {
             ];
             match channel.request(config_request(NetfilterProtoFamily::Unspec, group, configuration)) {
                 Ok(()) => {
-                    setsockopt(channel.socket(), sockopt::RcvBufForce, &bytes)
-                        .map_err(|e| FirewallError::Socket { call: "setsockopt(SO_RCVBUFFORCE)", source: e.into() })?;
+                    channel.make_room(bytes)?;
                     return Ok(NfLog { channel, run: run.to_owned(), group, sequence: Sequence::default() });
                 }
                 // A group that another socket has bound is EPERM.

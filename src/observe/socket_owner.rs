@@ -1,7 +1,7 @@
 //! Whose a socket is: from its addresses to its inode by the kernel's socket monitor (sock_diag(7)) or, where the kernel has
 //! none, by the tables in /proc/net; from the inode to the processes that hold it by their descriptors.
 //!
-//! All of it is of the calling thread's network namespace.
+//! All of it is of the calling thread's network namespace, or of that in which the monitor's socket was opened.
 
 mod diag;
 mod holders;
@@ -13,6 +13,7 @@ use diag::Diag;
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 /// IPPROTO_TCP and IPPROTO_UDP (IANA protocol numbers).
 pub const TCP: u8 = 6;
@@ -73,12 +74,22 @@ pub struct SocketOwner {
     diag: Option<Diag>,
     /// The kernel has no socket monitor: the tables are read instead.
     without: bool,
+    /// The monitor is of another network namespace, where no other can be opened from here.
+    elsewhere: bool,
 }
 
 impl SocketOwner {
+    /// Asks by a monitor's socket of another network namespace.
+    pub fn elsewhere(monitor: OwnedFd) -> SocketOwner {
+        SocketOwner { diag: Some(Diag::of(monitor)), without: false, elsewhere: true }
+    }
+
     /// Which socket has the local end of `flow`.
     pub fn of(&mut self, flow: Flow) -> Owner {
         let flow = flow.plain();
+        if self.elsewhere && self.diag.is_none() {
+            return Owner::Undecided;
+        }
         if !self.without && self.diag.is_none() {
             self.diag = Diag::open();
             self.without = self.diag.is_none();

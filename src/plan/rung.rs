@@ -8,6 +8,7 @@ mod one_uid;
 mod rootless;
 mod without_mounts;
 
+use super::dev_box;
 use super::means::Means;
 use crate::host::Facts;
 use crate::policy::{Axis, Policy, Posture};
@@ -174,6 +175,7 @@ pub fn first_that_carries(
     for rung in candidates {
         // Nothing above `open` is wanted: there is nothing to stand on.
         let stands = if wanted.is_empty() { Ok(()) } else { rung.stands(policy, facts) };
+        let stands = stands.and_then(|()| dev_box::only_here(policy, &rung.means()));
         let carried: Result<Vec<Carried>, String> = stands.and_then(|()| {
             let each = wanted.iter().map(|&restriction| {
                 let carried = rung.carry(restriction, policy, facts);

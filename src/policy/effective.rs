@@ -7,7 +7,8 @@ use super::harness::{Harness, HarnessName};
 use super::layer::Layer;
 use super::level::{Level, Postures};
 use super::path::PolicyPath;
-use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, TrustRange, User};
+use super::protect::ProtectedPath;
+use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, TrustRange, User};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::num::NonZeroU16;
@@ -45,6 +46,8 @@ pub struct Network {
     pub trusted_ranges: Vec<TrustRange>,
     /// Which loopback ports the command may connect to.
     pub loopback: Loopback,
+    /// Ports of the host's loopback that lead to servers of the command's.
+    pub publish: Vec<Publish>,
 }
 
 /// The filesystem axis.
@@ -56,6 +59,10 @@ pub struct Filesystem {
     pub writable: Vec<PolicyPath>,
     /// Paths that are read-only although a writable one holds them.
     pub read_only: Vec<PolicyPath>,
+    /// Paths that are read-only because the host would run them later; the default list where the policy names none.
+    pub protect: Option<Vec<ProtectedPath>>,
+    /// Unix sockets of the caller's that stay in reach of a command with the caller's identity.
+    pub sockets: Vec<PolicyPath>,
     /// A path that is writable and the working directory.
     pub workspace: Option<PolicyPath>,
     /// The working directory, where it is not the workspace.
@@ -190,6 +197,9 @@ impl Policy {
         sort(&mut all.trust_range);
         sort(&mut all.writable);
         sort(&mut all.read_only);
+        sort(&mut all.publish);
+        all.protect.iter_mut().for_each(sort);
+        sort(&mut all.socket);
         sort(&mut all.control_plane_port);
         sort(&mut all.abi);
         sort(&mut all.env_pass);
@@ -207,11 +217,14 @@ impl Policy {
                 allow: all.allow_host,
                 trusted_ranges: all.trust_range,
                 loopback: all.loopback.unwrap_or(default_loopback(network)),
+                publish: all.publish,
             },
             filesystem: Filesystem {
                 posture: filesystem,
                 writable: all.writable,
                 read_only: all.read_only,
+                protect: all.protect,
+                sockets: all.socket,
                 workspace: all.workspace,
                 workdir: all.workdir,
             },
@@ -297,8 +310,11 @@ impl Policy {
             allow_host: self.network.allow.clone(),
             trust_range: self.network.trusted_ranges.clone(),
             loopback: Some(self.network.loopback.clone()),
+            publish: self.network.publish.clone(),
             writable: self.filesystem.writable.clone(),
             read_only: self.filesystem.read_only.clone(),
+            protect: self.filesystem.protect.clone(),
+            socket: self.filesystem.sockets.clone(),
             workspace: self.filesystem.workspace.clone(),
             workdir: self.filesystem.workdir.clone(),
             user: self.privilege.user.clone(),

@@ -71,6 +71,16 @@ fn each_fault_names_file_line_value_and_what_is_accepted() {
         ),
         ("extends = \"locked\"\nloopback = \"some\"", "p.toml:2: ", vec!["\"some\"", "accepted: all, proxy"]),
         ("extends = \"locked\"\nloopback = [0]", "p.toml:2: ", vec!["`0`", "nonzero u16"]),
+        (
+            "extends = \"locked\"\npublish = [\"0.0.0.0:80\"]",
+            "p.toml:2: ",
+            vec!["\"0.0.0.0:80\"", "not on this machine"],
+        ),
+        (
+            "extends = \"locked\"\nprotect = [\"../x\"]",
+            "p.toml:2: ",
+            vec!["\"../x\"", "out of the workspace", "accepted:"],
+        ),
         ("extends = \"locked\"\nabi = [\"x32\"]", "p.toml:2: ", vec!["\"x32\" is no entry to the kernel", "i386"]),
         ("extends = \"locked\"\ncontrol-plane-port = [65536]", "p.toml:2: ", vec!["`65536`", "nonzero u16"]),
         ("extends = \"locked\"\nharness = \"cursor\"", "p.toml:2: ", vec!["\"cursor\"", "accepted: none, claude-code"]),
@@ -192,6 +202,10 @@ fn a_level_has_one_digest_and_any_change_has_another() {
         "loopback = \"proxy\"",
         "writable = [\"/a\"]",
         "read-only = [\"/a\"]",
+        "protect = []",
+        "protect = [\".git/hooks/\"]",
+        "socket = [\"~/s\"]",
+        "publish = [\"3000\"]",
         "workspace = \"/a\"",
         "workdir = \"/a\"",
         "user = \"1000\"",
@@ -236,6 +250,7 @@ fn layer() -> impl Strategy<Value = Layer> {
             prop::option::of(any::<bool>()),
             list("i386"),
         ),
+        (list("(127\\.0\\.0\\.[1-9]:)?[1-9]{1,3}"), prop::option::of(list("(~/)?[a-c.]{1,2}x/?")), list("/s[a-c]")),
         (prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"), prop::option::of("all|proxy|[1-9],[1-9]{2}")),
     )
         .prop_map(
@@ -243,6 +258,7 @@ fn layer() -> impl Strategy<Value = Layer> {
                 postures,
                 (allow_host, trust_range, writable, read_only),
                 (env_pass, env_drop, control_plane_port, clear_env, abi),
+                (publish, protect, socket),
                 (user, loopback),
             )| Layer {
                 network: postures.0,
@@ -256,6 +272,9 @@ fn layer() -> impl Strategy<Value = Layer> {
                 env_drop,
                 control_plane_port,
                 abi,
+                publish,
+                protect,
+                socket,
                 clear_env,
                 user: user.map(|text| text.parse().unwrap()),
                 loopback: loopback.map(|text| text.parse().unwrap()),

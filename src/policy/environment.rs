@@ -3,6 +3,7 @@
 
 use super::axis::Posture;
 use super::effective::Policy;
+use crate::host::session::names_socket;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -131,8 +132,10 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
 
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
     for (name, value) in facts.caller {
-        let lost =
-            policy.environment.clear || named(&policy.environment.drop, name) || (restricted && is_dropped(name));
+        let named_socket = policy.filesystem.sockets.iter().any(|s| names_socket(value, &s.resolve(facts.home)));
+        let lost = policy.environment.clear
+            || named(&policy.environment.drop, name)
+            || (restricted && !named_socket && is_dropped(name));
         if passed(name) || !lost {
             env.entry(name.clone()).or_insert_with(|| value.clone());
         }

@@ -5,7 +5,8 @@ use super::axis::Posture;
 use super::harness::HarnessName;
 use super::level::Level;
 use super::path::PolicyPath;
-use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, TrustRange, User};
+use super::protect::ProtectedPath;
+use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, Publish, TrustRange, User};
 use super::{Entry, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
@@ -42,12 +43,22 @@ pub struct Layer {
     #[arg(long, value_name = "all|proxy|PORT,…")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loopback: Option<Loopback>,
+    /// Forward a port of the host's loopback to a server of the command's, where that has a network of its own
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub publish: Vec<Publish>,
     /// Make a path writable
     #[arg(long, value_name = "PATH")]
     pub writable: Vec<PolicyPath>,
     /// Make a path read-only, also one inside the writable set
     #[arg(long, value_name = "PATH")]
     pub read_only: Vec<PolicyPath>,
+    /// Keep a path read-only that the host would run later, in place of the default list; without a path, none
+    #[arg(long, value_name = "PATH", num_args = 0..=1)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protect: Option<Vec<ProtectedPath>>,
+    /// Leave a unix socket of the caller's in reach, where the command keeps the caller's identity
+    #[arg(long, value_name = "PATH")]
+    pub socket: Vec<PolicyPath>,
     /// Make a path writable and the command's working directory
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,8 +112,18 @@ impl Layer {
         self.allow_host.extend(over.allow_host);
         self.trust_range.extend(over.trust_range);
         self.loopback = over.loopback.or(self.loopback);
+        self.publish.extend(over.publish);
         self.writable.extend(over.writable);
         self.read_only.extend(over.read_only);
+        self.protect = match (self.protect, over.protect) {
+            // An empty list takes away what lies below it: nothing else says `none`.
+            (Some(mut list), Some(more)) if !more.is_empty() => {
+                list.extend(more);
+                Some(list)
+            }
+            (below, over) => over.or(below),
+        };
+        self.socket.extend(over.socket);
         self.workspace = over.workspace.or(self.workspace);
         self.workdir = over.workdir.or(self.workdir);
         self.user = over.user.or(self.user);

@@ -18,6 +18,7 @@ mod special;
 
 pub mod environment;
 pub mod harness;
+pub mod protect;
 pub mod trees;
 
 pub use allowlist::{Allowlist, Verdict};
@@ -28,6 +29,7 @@ pub use entry::{BadEntry, Entry};
 pub use layer::Layer;
 pub use level::{Level, Postures};
 pub use path::PolicyPath;
+pub use protect::ProtectedPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use trees::Trees;
-pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, User};
+pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, User};

@@ -3,11 +3,12 @@
 use super::entry::Entry;
 use super::level::Level;
 use super::path::PolicyPath;
+use super::protect::ProtectedPath;
 use ipnet::IpNet;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -63,7 +64,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(Level, Entry, TrustRange, PolicyPath, User, EnvName, OnLedgerFailure, Leftovers, Abi);
+as_text!(Level, Entry, TrustRange, PolicyPath, ProtectedPath, Publish, User, EnvName, OnLedgerFailure, Leftovers, Abi);
 
 impl FromStr for Entry {
     type Err = BadValue;
@@ -172,6 +173,35 @@ impl<'de> Deserialize<'de> for Loopback {
             }
         }
         deserializer.deserialize_any(TextOrPorts)
+    }
+}
+
+/// A port of the host's loopback that is forwarded to the same port of the command's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Publish(pub SocketAddr);
+
+impl FromStr for Publish {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Publish, BadValue> {
+        let bad = || {
+            BadValue::new("port to publish", text, "PORT, 127.0.0.1:PORT or [::1]:PORT, with a port from 1 to 65535")
+        };
+        let address = match text.parse::<NonZeroU16>() {
+            Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port.get())),
+            Err(_) => text.parse().map_err(|_| bad())?,
+        };
+        match address {
+            _ if address.port() == 0 => Err(bad()),
+            _ if address.ip().is_loopback() => Ok(Publish(address)),
+            _ => Err(bad().because("who is not on this machine could reach it")),
+        }
+    }
+}
+
+impl fmt::Display for Publish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -85,7 +85,7 @@ fn attributed(heard: &Heard, spec: &Spec, probe: Probe) -> Probe {
     }
     // Where there is no firewall the observer has made the connection, or not.
     if heard.firewall.is_none() {
-        return match heard.told(&["connect"], RESET).as_str() {
+        return match heard.told(&["tcp"], RESET).as_str() {
             ALL => probe,
             nothing => Probe { passed: false, seen: nothing.to_owned(), ..probe },
         };

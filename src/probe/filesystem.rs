@@ -5,10 +5,10 @@ use super::arena;
 use super::child::{errno_of, in_grandchild, io_outcome, name_of, of_io};
 use crate::install::{mountinfo, mounts};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MsFlags, mount};
-use nix::sys::stat::{Mode, fchmod, lstat};
-use nix::unistd::{AccessFlags, access, chdir, mkdir, unlink};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, lstat};
+use nix::unistd::{AccessFlags, access, chdir, geteuid, mkdir, unlink};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -213,7 +213,19 @@ fn mount_faults(fault: impl Fn(&mountinfo::Mount) -> bool, sound: &str) -> Vec<S
 }
 
 fn mode_of(path: &Path) -> String {
-    lstat(path).map_or_else(name_of, |s| format!("mode {:03o} uid {}", s.st_mode & 0o777, s.st_uid))
+    let stat = match lstat(path) {
+        Ok(stat) => stat,
+        Err(errno) => return name_of(errno),
+    };
+    let mode = stat.st_mode & 0o777;
+    if stat.st_uid != geteuid().as_raw() {
+        return format!("mode {mode:03o} uid {}", stat.st_uid);
+    }
+    // Its owner could open it to itself, were it not for the mount.
+    match fchmodat(AT_FDCWD, path, Mode::S_IRWXU, FchmodatFlags::FollowSymlink) {
+        Err(Errno::EROFS) => format!("mode {mode:03o} for good"),
+        outcome => format!("mode {mode:03o}, to be changed: {}", errno_of(outcome)),
+    }
 }
 
 fn accounts(run: &Surroundings) -> Vec<String> {

@@ -93,11 +93,11 @@ impl Session {
     /// Waits until the stage is in the sandbox's namespaces.
     pub fn await_stage(&mut self) -> Result<(), Error> {
         let ready = self.await_notice(Some(ENTERING), |notice| match notice {
-            Notice::Ready { observer } => Some(Ok(observer)),
+            Notice::Ready { stage } => Some(Ok(Pid::from_raw(stage))),
             Notice::Failed(cause) => Some(Err(InstallError::Stage(cause))),
             _ => None,
         })?;
-        Ok(self.installation.hear_observer(ready?, ENTERING)?)
+        Ok(self.installation.stage_is_ready(ready?, ENTERING)?)
     }
 
     /// Has the stage start the command.

@@ -2,7 +2,7 @@
 
 use super::{Channel, Fork, sys};
 use crate::confine::{Confinement, Handover};
-use crate::observe::process::{Observer, Of};
+use crate::observe::process::Of;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -91,10 +91,10 @@ fn report_and_exit<T: Serialize>(report: OwnedFd, work: impl FnOnce() -> T) -> !
 }
 
 /// In a forked child: takes the confinement, its listener going to the observer, and dies with the stage.
-pub fn confine(confinement: &Confinement, observer: Option<&Observer>, of: Of) -> Result<(), String> {
+pub fn confine(confinement: &Confinement, observer: Option<&OwnedFd>, of: Of) -> Result<(), String> {
     let parent = getppid();
     let handover = observer
-        .map(|observer| sys::duplicate(observer.handover.as_raw_fd()).and_then(|fd| sys::move_to(fd, HANDOVER)))
+        .map(|observer| sys::duplicate(observer.as_raw_fd()).and_then(|fd| sys::move_to(fd, HANDOVER)))
         .map(|moved| moved.map(|observer| Handover { observer, of }))
         .transpose()
         .map_err(|errno| format!("dup of the way to the observer: {errno}"))?;

@@ -111,6 +111,15 @@ pub fn refuse(listener: BorrowedFd<'_>, id: u64, errno: Errno) -> Result<()> {
     answer(listener, &Answer { id, value: 0, error: -(errno as i32), flags: 0 })
 }
 
+/// Ends the call as one that a signal has interrupted before anything was done: the kernel makes it again or has it fail with
+/// EINTR, as the signal's action says (signal(7), SA_RESTART). Only for a caller for whom a signal waits that no other
+/// thread can take: it would see the kernel's own number otherwise.
+pub fn interrupt(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
+    // linux/errno.h: -ERESTARTSYS never reaches a program.
+    const RESTART: i32 = 512;
+    answer(listener, &Answer { id, value: 0, error: -RESTART, flags: 0 })
+}
+
 /// Ends the call with a return value. ENOENT: its caller is gone.
 pub fn succeed(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<()> {
     answer(listener, &Answer { id, value, error: 0, flags: 0 })
@@ -134,19 +143,10 @@ pub fn succeed_with_file(listener: BorrowedFd<'_>, id: u64, file: BorrowedFd<'_>
 /// clone(2) with CLONE_FILES and no signal at its end: a child with memory of its own that shares the table of descriptors.
 /// It is waited for by [`wait_for_peer`] only. EDEADLK where this process has more than one thread.
 pub fn fork_sharing_files() -> Result<Fork> {
-    fork_with(libc::CLONE_FILES as libc::c_ulong)
-}
-
-/// clone(2) with CLONE_PARENT: a child of this process's parent, whose end that one hears of. EDEADLK where this process
-/// has more than one thread.
-pub fn fork_sibling() -> Result<Fork> {
-    fork_with(libc::CLONE_PARENT as libc::c_ulong | libc::SIGCHLD as libc::c_ulong)
-}
-
-fn fork_with(flags: libc::c_ulong) -> Result<Fork> {
     if super::thread_count()? != 1 {
         return Err(Errno::EDEADLK);
     }
+    let flags = libc::CLONE_FILES as libc::c_ulong;
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: as fork(2): there is no other thread, the child has memory of its own and goes on here with this very stack.
     // The order of the last two arguments differs between architectures; both are null.

@@ -1,7 +1,7 @@
 //! A run that lives while the test looks at it.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use crate::common::{Ended, Fence, RINGFENCE};
+use crate::common::{Ended, Fence};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -24,8 +24,8 @@ impl Live {
     /// The same with its ledger at a path of the test's.
     pub fn at(fence: &Fence, flags: &[&str], ledger: &str, script: &str) -> Live {
         fence.world.write("/tmp/script.py", script, 0o644);
-        let mut command = fence.world.command(RINGFENCE);
-        command.arg("run").args(flags).args(["--ledger", ledger, "--", "/usr/bin/python3", "/tmp/script.py"]);
+        let mut command = fence.ringfence(&["run"]);
+        command.args(flags).args(["--ledger", ledger, "--", "/usr/bin/python3", "/tmp/script.py"]);
         Live::spawn(fence, &[], command, ledger.to_owned())
     }
 
@@ -39,7 +39,7 @@ impl Live {
             }
         };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = fence.world.spawn(command).expect("ringfence starts");
+        let mut child = fence.start(command);
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         Live { child, input, output: BufReader::new(output), ledger }
     }

@@ -5,9 +5,9 @@ use ringfence::ledger::record::{Body, Denial, Record, Seal, Start};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
-use world::{Internet, Said, World};
+use world::{Internet, Less, Said, World};
 
 /// Where the binary lies in the box.
 pub const RINGFENCE: &str = "/usr/local/bin/ringfence";
@@ -25,6 +25,7 @@ pub struct Fence {
     pub internet: Internet,
     pub world: World,
     runs: AtomicU32,
+    less: Less,
 }
 
 /// A run that is over.
@@ -49,21 +50,51 @@ impl Fence {
     pub fn of(world: World, internet: Internet) -> Fence {
         world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
         take_uids_apart(&world);
-        Fence { internet, world, runs: AtomicU32::new(0) }
+        Fence { internet, world, runs: AtomicU32::new(0), less: Less::new() }
+    }
+
+    /// The same box, in which ringfence starts with less than root has. As a user other than root it has a HOME and a
+    /// directory for ledgers of its own, `/home/UID` and `/var/log/ringfence-UID`.
+    pub fn less(self, less: Less) -> Fence {
+        if let Some(uid) = less.user() {
+            as_root(&self, &format!("install -d -m 0700 -o {uid} -g {uid} /home/{uid} /var/log/ringfence-{uid}"));
+        }
+        Fence { less, ..self }
+    }
+
+    /// Starts ringfence in the box, with less where [`Fence::less`] says so.
+    pub fn start(&self, command: Command) -> Child {
+        let name = format!("{command:?}");
+        self.world.spawn_with(&self.less, command).unwrap_or_else(|cause| panic!("{name}: {cause}"))
+    }
+
+    /// Runs ringfence in the box to its end, with less where [`Fence::less`] says so.
+    pub fn output(&self, command: Command) -> Said {
+        Said::from(self.world.output_with(&self.less, command))
+    }
+
+    /// The command `ringfence ARGUMENTS`, to be given to [`Fence::start`] or [`Fence::output`].
+    pub fn ringfence(&self, arguments: &[&str]) -> Command {
+        let mut command = self.world.command(RINGFENCE);
+        command.args(arguments);
+        if let Some(uid) = self.less.user() {
+            command.env("HOME", format!("/home/{uid}"));
+        }
+        command
     }
 
     /// Runs a script of bash under `ringfence run` with these flags.
     pub fn run(&self, flags: &[&str], script: &str) -> Ended {
         let (command, ledger) = self.command(flags, &["bash", "-c", script]);
-        let said = Said::from(self.world.output(command));
-        self.ended(said, ledger)
+        self.ended(self.output(command), ledger)
     }
 
     /// The command `ringfence run FLAGS -- ARGUMENTS`, and the path of its ledger, for a test that starts it itself.
     pub fn command(&self, flags: &[&str], arguments: &[&str]) -> (Command, String) {
-        let ledger = format!("/var/log/ringfence/{}.jsonl", self.runs.fetch_add(1, Ordering::Relaxed));
-        let mut command = self.world.command(RINGFENCE);
-        command.arg("run").args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
+        let directory = self.less.user().map_or("/var/log/ringfence".into(), |uid| format!("/var/log/ringfence-{uid}"));
+        let ledger = format!("{directory}/{}.jsonl", self.runs.fetch_add(1, Ordering::Relaxed));
+        let mut command = self.ringfence(&["run"]);
+        command.args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
         (command, ledger)
     }
 

@@ -3,12 +3,14 @@
 //! taken away by name.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod cell;
+pub mod direct;
 pub mod images;
 
 use crate::common::Fence;
+use cell::Reached;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +20,8 @@ use world::{Said, Sink};
 
 /// Where everything of the engine lies in the box: in memory.
 const PLACE: &str = "/run/engine";
+/// Where the volumes are that a test gives to its containers.
+pub const VOLUMES: &str = "/run/engine/volumes";
 /// The engine's own address on its bridge, which is the gateway of its containers.
 pub const BRIDGE: std::net::Ipv4Addr = std::net::Ipv4Addr::new(172, 31, 77, 1);
 /// A second network of the engine's, as `docker network create` makes them: with a resolver of Docker's in each container.
@@ -36,6 +40,20 @@ pub struct Engine {
     _daemon: Daemon,
     /// The closed world in whose box the daemon runs; it goes after the daemon.
     pub fence: Fence,
+}
+
+/// The engine; where the environment says `RINGFENCE_TEST_CONTAINERS=direct`, for a machine on which no container can be
+/// started, none, and then the session has passed under the same capabilities and seccomp profile, applied directly.
+pub fn start() -> Option<Engine> {
+    const SWITCH: &str = "RINGFENCE_TEST_CONTAINERS";
+    if std::env::var_os(SWITCH).is_some_and(|value| value == "direct") {
+        eprintln!("no container is started: capabilities and seccomp profile are applied directly ({SWITCH}=direct)");
+        ["full", "container", "bare"].into_iter().for_each(direct::protects);
+        return None;
+    }
+    Some(Engine::start().unwrap_or_else(|cause| {
+        panic!("no container engine: {cause}; {SWITCH}=direct applies a container's capabilities and profile directly")
+    }))
 }
 
 impl Engine {
@@ -78,6 +96,11 @@ impl Engine {
         command
     }
 
+    /// What has reached whom by now.
+    pub fn reached(&self) -> Reached {
+        Reached::of(&self.fence, Some(&self.bridge))
+    }
+
     /// Makes the network with Docker's own resolver; a container joins it by `--network`.
     pub fn make_network(&self) {
         self.done(&["network", "create", "--subnet", NETWORK.1, NETWORK.0]);
@@ -85,29 +108,18 @@ impl Engine {
 
     /// A new directory of the box, to be given to a container as a volume. Anyone may write there.
     pub fn volume(&self, name: &str) -> String {
-        let path = format!("{PLACE}/volumes/{name}");
+        let path = format!("{VOLUMES}/{name}");
         self.fence.world.write(&format!("{path}/.made"), "", 0o644);
         let said = self.fence.world.shell(&format!("rm {path}/.made && chmod 1777 {path}"));
         assert_eq!(said.code, Some(0), "{said}");
         path
     }
 
-    /// Waits until `docker inspect` says `value` of a container, by the template `what`.
-    pub fn await_state(&self, container: &str, what: &str, value: &str) {
-        let since = Instant::now();
-        loop {
-            let said = self.docker(&["inspect", "--format", what, container]);
-            if said.out.trim_end() == value {
-                return;
-            }
-            assert!(since.elapsed() < PATIENCE, "{container}: {what} is not {value}: {said}");
-        }
-    }
-
-    /// The processes of a container, by the machine's numbers and names.
-    pub fn processes(&self, container: &str) -> BTreeSet<String> {
-        let said = self.docker(&["top", container, "-eo", "pid,stat,comm"]);
-        said.out.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    /// The names of the programs that a container's processes run, as the engine shows them. Those that have ended and wait
+    /// to be reaped are not among them.
+    pub fn programs(&self, container: &str) -> Vec<String> {
+        let listed = self.done(&["top", container, "-eo", "pid,comm"]);
+        listed.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect()
     }
 }
 

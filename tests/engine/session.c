@@ -1,13 +1,14 @@
 /* What an agent may try in a container, each act printed with its answer: `WHAT ok`, `WHAT ERRNO` or `WHAT STATUS`. Static, so
    that it runs in an image that holds nothing else.
 
-   session ACT…, the acts in order: mark PATH, who, fetch NAME, tcp ADDRESS PORT, udp ADDRESS PORT, name ADDRESS, families,
-   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, serve PORT, wait, end STATUS, kill SIGNAL. */
+   session ACT…, the acts in order: mark PATH, who, fetch NAME, tcp ADDRESS PORT, udp ADDRESS PORT, echo ADDRESS, name ADDRESS,
+   families,
+   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, serve PORT, wait, end STATUS, kill SIGNAL. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/netlink.h>
 #include <linux/vm_sockets.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -128,6 +129,15 @@ static void udp(const char *address, int port) {
     if (fd >= 0) close(fd);
 }
 
+/* What ping(8) sends where any user may (icmp(7), ping_group_range). */
+static void echo(const char *address) {
+    struct sockaddr_in to = at(address, 0);
+    static const char request[] = "\10\0\0\0\0\1\0\1ping";
+    int fd = socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
+    say("echo", address, fd < 0 ? fd : sendto(fd, request, sizeof request - 1, 0, (struct sockaddr *)&to, sizeof to));
+    if (fd >= 0) close(fd);
+}
+
 /* A question to a resolver by itself, over both transports. */
 static void name(const char *address) {
     static const char question[] = "\x12\x34\x01\0\0\1\0\0\0\0\0\0\6secret\6stolen\4test\0\0\1\0\1";
@@ -148,9 +158,9 @@ static void name(const char *address) {
 
 static void families(void) {
     static const struct { const char *name; int family, type, protocol; } all[] = {
-        {"icmp", AF_INET, SOCK_DGRAM, IPPROTO_ICMP}, {"raw", AF_INET, SOCK_RAW, IPPROTO_ICMP}, {"packet", AF_PACKET, SOCK_RAW, 0},
+        {"raw", AF_INET, SOCK_RAW, IPPROTO_ICMP}, {"packet", AF_PACKET, SOCK_RAW, 0},
         {"vsock", AF_VSOCK, SOCK_STREAM, 0}, {"sctp", AF_INET, SOCK_STREAM, IPPROTO_SCTP}, {"mptcp", AF_INET, SOCK_STREAM, 262},
-        {"alg", AF_ALG, SOCK_SEQPACKET, 0}, {"audit", AF_NETLINK, SOCK_RAW, NETLINK_AUDIT},
+        {"alg", AF_ALG, SOCK_SEQPACKET, 0},
     };
     for (unsigned at = 0; at < sizeof all / sizeof *all; at++) {
         int fd = socket(all[at].family, all[at].type, all[at].protocol);
@@ -204,7 +214,8 @@ static void privilege(void) {
     say("privilege", "mount", mount("none", "/tmp", "tmpfs", 0, 0));
     say("privilege", "kill-1", kill(1, SIGKILL));
     say("privilege", "trace-1", ptrace(PTRACE_ATTACH, 1, 0, 0));
-    say("privilege", "signal-all", kill(-1, SIGKILL));
+    /* Its answer is 0 where every process is kept from it (kill(2) with -1): what lives on tells. */
+    say("signal", "all", kill(-1, SIGKILL));
     int fd = open("/proc/1/mem", O_RDONLY);
     say("privilege", "memory-1", fd);
 }
@@ -226,6 +237,50 @@ static void leave(const char *path) {
     struct timespec short_while = {.tv_nsec = 10000000};
     while (access(path, F_OK)) nanosleep(&short_while, 0);
     say("leave", "", 0);
+}
+
+/* Leaves children of nobody behind that have ended: what is first in the process table has to reap them. */
+static void orphans(int count) {
+    fflush(stdout);
+    for (; count > 0; count--) {
+        pid_t child = fork();
+        if (child == 0) {
+            /* The grandchild ends only after its parent is gone, so that it is inherited alive. */
+            pid_t parent = getpid();
+            if (fork()) _exit(0);
+            struct timespec short_while = {.tv_nsec = 1000000};
+            while (getppid() == parent) nanosleep(&short_while, 0);
+            _exit(0);
+        }
+        waitpid(child, 0, 0);
+    }
+    say("orphans", "", 0);
+}
+
+/* Of the processes that run this program besides this one: how many live, and how many wait to be reaped (proc(5), stat). */
+static void others(int *alive, int *ended) {
+    DIR *all = opendir("/proc");
+    struct dirent *entry;
+    *alive = *ended = 0;
+    while (all && (entry = readdir(all))) {
+        char path[300], name[32], state;
+        int pid = atoi(entry->d_name);
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        FILE *file = pid > 0 && pid != getpid() ? fopen(path, "r") : 0;
+        if (file && fscanf(file, "%*d (%31[^)]) %c", name, &state) == 2 && !strcmp(name, "session"))
+            ++*(state == 'Z' || state == 'X' ? ended : alive);
+        if (file) fclose(file);
+    }
+    if (all) closedir(all);
+}
+
+/* Waits until all of them have ended and `count` of them wait to be reaped; at most ten seconds. */
+static void zombies(int count) {
+    struct timespec short_while = {.tv_nsec = 10000000};
+    int alive, ended;
+    for (int tries = 0; others(&alive, &ended), (alive || ended != count) && tries < 1000; tries++) nanosleep(&short_while, 0);
+    printf("zombies %d alive %d\n", ended, alive);
+    fflush(stdout);
 }
 
 /* Answers every connection to a port of one's own loopback, until it is ended. */
@@ -252,6 +307,7 @@ int main(int count, char **arguments) {
         else if (!strcmp(act, "fetch")) fetch(*++next);
         else if (!strcmp(act, "tcp")) { tcp(next[1], atoi(next[2])); next += 2; }
         else if (!strcmp(act, "udp")) { udp(next[1], atoi(next[2])); next += 2; }
+        else if (!strcmp(act, "echo")) echo(*++next);
         else if (!strcmp(act, "name")) name(*++next);
         else if (!strcmp(act, "families")) families();
         else if (!strcmp(act, "loopback")) loopback();
@@ -259,6 +315,8 @@ int main(int count, char **arguments) {
         else if (!strcmp(act, "create")) { ++next; say("create", *next, open(*next, O_CREAT | O_WRONLY, 0600)); }
         else if (!strcmp(act, "privilege")) privilege();
         else if (!strcmp(act, "leave")) leave(*++next);
+        else if (!strcmp(act, "orphans")) orphans(atoi(*++next));
+        else if (!strcmp(act, "zombies")) zombies(atoi(*++next));
         else if (!strcmp(act, "serve")) serve(atoi(*++next));
         else if (!strcmp(act, "wait")) for (;;) pause();
         else if (!strcmp(act, "end")) return atoi(*++next);

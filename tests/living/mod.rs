@@ -54,29 +54,26 @@ impl Run {
         self.child.id() as i32
     }
 
-    /// The stage: the one child of the supervisor that is root's.
+    /// The stage: the observer's child, or the supervisor's where there is no observer.
     pub fn stage(&self) -> i32 {
-        self.child_that(|uid| uid == 0)
+        stage_of(self.pid())
     }
 
-    /// The proxy: the one that is not.
+    /// The proxy: the child of the supervisor that is neither root's nor has a child of its own.
     pub fn proxy(&self) -> i32 {
-        self.child_that(|uid| uid != 0)
+        self.child_that(|pid| owner(pid).is_some_and(|uid| uid != 0) && children(pid).is_empty())
     }
 
-    /// The observer: the one in the stage's process group.
+    /// The observer: the stage's parent.
     pub fn observer(&self) -> i32 {
-        let stage = self.stage();
-        let beside = |pid: &i32| *pid != stage && stat(*pid).is_some_and(|fields| fields[2] == stage.to_string());
-        children(self.pid()).into_iter().find(beside).expect("the observer is a child of the supervisor")
+        self.child_that(|pid| owner(pid).is_some_and(|uid| uid != 0) && !children(pid).is_empty())
     }
 
     /// Both lead process groups of their own; what is forked to look at the host does not.
-    fn child_that(&self, wanted: impl Fn(u32) -> bool) -> i32 {
-        let leads = |pid: &i32| stat(*pid).is_some_and(|fields| fields[2] == pid.to_string());
+    fn child_that(&self, wanted: impl Fn(i32) -> bool) -> i32 {
         let mut found = None;
         until("a child of the supervisor", || {
-            found = children(self.pid()).into_iter().find(|pid| leads(pid) && owner(*pid).is_some_and(&wanted));
+            found = children(self.pid()).into_iter().find(|pid| leads_group(*pid) && wanted(*pid));
             found.is_some()
         });
         found.expect("it was found")
@@ -111,6 +108,22 @@ impl Run {
         let code = status.code().or(status.signal().map(|signal| -signal));
         fence.ended(Said { code, out, err }, self.ledger)
     }
+}
+
+fn leads_group(pid: i32) -> bool {
+    stat(pid).is_some_and(|fields| fields[2] == pid.to_string())
+}
+
+/// The stage of a supervisor: root's, and the child of the observer or, where there is none, of the supervisor.
+pub fn stage_of(supervisor: i32) -> i32 {
+    let roots = |pid: &i32| owner(*pid) == Some(0) && leads_group(*pid);
+    let mut found = None;
+    until("the stage", || {
+        let first = children(supervisor);
+        found = first.iter().copied().chain(first.iter().flat_map(|pid| children(*pid))).find(roots);
+        found.is_some()
+    });
+    found.expect("it was found")
 }
 
 /// Waits for something that happens by itself.

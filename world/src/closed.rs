@@ -4,6 +4,7 @@ use crate::address::{BOX4, BOX6, GATEWAY4, GATEWAY6};
 use crate::capture::{Capture, Packet};
 use crate::error::Error;
 use crate::image::{self, Image, Names};
+use crate::less::Less;
 use crate::namespace::Namespace;
 use crate::network;
 use nix::sys::signal::{Signal, kill};
@@ -147,6 +148,23 @@ impl World {
     /// `fork` or `exec` failed.
     pub fn spawn(&self, mut command: Command) -> std::io::Result<Child> {
         self.inside.run(move || command.spawn())
+    }
+
+    /// Starts a command in the box with less than root has there.
+    ///
+    /// # Errors
+    /// What could not be taken away, or the command's start.
+    pub fn spawn_with(&self, less: &Less, command: Command) -> Result<Child, Error> {
+        let less = less.clone();
+        self.inside.run(move || less.spawn(command))
+    }
+
+    /// Runs a command in the box to its end, with less than root has there; see [`World::output`].
+    pub fn output_with(&self, less: &Less, mut command: Command) -> Output {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = format!("{command:?}");
+        let child = self.spawn_with(less, command).unwrap_or_else(|cause| panic!("start {name}: {cause}"));
+        child.wait_with_output().unwrap_or_else(|cause| panic!("wait for {name}: {cause}"))
     }
 
     /// Runs a command in the box to its end. Its output ends with it and with all who inherit its pipes.

@@ -17,6 +17,15 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+    /// A system call filter could not be made or loaded.
+    #[error("{doing}: {cause}")]
+    Filter {
+        /// What was wanted of it.
+        doing: String,
+        /// What the library said.
+        #[source]
+        cause: libseccomp::error::SeccompError,
+    },
     /// A set-up program failed.
     #[error("{tool}: {said}")]
     Tool {

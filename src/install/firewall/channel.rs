@@ -4,6 +4,7 @@
 //! A socket stays in the network namespace in which it was opened, wherever its thread goes later.
 
 use super::FirewallError;
+use crate::sys;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
@@ -12,10 +13,11 @@ use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessageInner, NetfilterProtoFamily};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
+use nix::errno::Errno;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// `NFNL_SUBSYS_NFTABLES`: the batch's subsystem, in `res_id` of its begin and end.
 const SUBSYSTEM: u16 = 10;
@@ -74,6 +76,28 @@ impl Channel {
         Ok(Channel { socket, sequence: Cell::new(1) })
     }
 
+    /// A socket that was opened in another network namespace. The kernel asks for NET_ADMIN over that one of whoever opened
+    /// the socket and of whoever sends.
+    pub(crate) fn of(socket: OwnedFd) -> Channel {
+        Channel { socket: sys::netlink_socket(socket), sequence: Cell::new(1) }
+    }
+
+    /// Gives the socket away.
+    pub(crate) fn into_descriptor(self) -> Result<OwnedFd, FirewallError> {
+        let duplicate = self.socket.as_fd().try_clone_to_owned();
+        duplicate.map_err(|source| FirewallError::Socket { call: "fcntl(F_DUPFD_CLOEXEC)", source })
+    }
+
+    /// Makes room for `bytes` of waiting messages; in a user namespace for no more than net.core.rmem_max (socket(7)).
+    pub(crate) fn make_room(&self, bytes: usize) -> Result<(), FirewallError> {
+        let forced = setsockopt(&self.socket, sockopt::RcvBufForce, &bytes);
+        let made = match forced {
+            Err(Errno::EPERM) => setsockopt(&self.socket, sockopt::RcvBuf, &bytes),
+            outcome => outcome,
+        };
+        made.map_err(|e| FirewallError::Socket { call: "setsockopt(SO_RCVBUFFORCE)", source: e.into() })
+    }
+
     /// The socket itself, for its options and groups.
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
@@ -105,8 +129,11 @@ impl Channel {
         append(&mut batch, control(ControlMessage::BatchEnd), NLM_F_REQUEST, self.next_sequence());
         match self.send(&batch) {
             Err(FirewallError::Socket { source, .. }) if source.raw_os_error() == Some(libc::EMSGSIZE) => {
-                setsockopt(&self.socket, sockopt::SndBufForce, &SEND_BUFFER)
-                    .map_err(|e| FirewallError::Socket { call: "setsockopt(SO_SNDBUFFORCE)", source: e.into() })?;
+                let made = match setsockopt(&self.socket, sockopt::SndBufForce, &SEND_BUFFER) {
+                    Err(Errno::EPERM) => setsockopt(&self.socket, sockopt::SndBuf, &SEND_BUFFER),
+                    outcome => outcome,
+                };
+                made.map_err(|e| FirewallError::Socket { call: "setsockopt(SO_SNDBUFFORCE)", source: e.into() })?;
                 self.send(&batch)?;
             }
             sent => sent?,

@@ -191,9 +191,14 @@ pub struct Wall {
 /// # Errors
 /// [`FirewallError`]; the table is not there afterwards, unless the error is that it was there before.
 pub fn install(spec: &WallSpec) -> Result<Wall, FirewallError> {
+    install_by(Channel::open()?, spec, &own_addresses()?)
+}
+
+/// The same in the network namespace of the channel, whose interfaces have the addresses `own`.
+pub(crate) fn install_by(channel: Channel, spec: &WallSpec, own: &[IpAddr]) -> Result<Wall, FirewallError> {
     spec.check()?;
-    let ruleset = rules::ruleset(spec, &own_addresses()?);
-    let wall = Wall { channel: Channel::open()?, ruleset };
+    let ruleset = rules::ruleset(spec, own);
+    let wall = Wall { channel, ruleset };
     commit(&wall.channel, parts(&wall.ruleset))?;
     verified(wall)
 }
@@ -318,7 +323,7 @@ fn parts(ruleset: &rules::Ruleset) -> Vec<channel::Part> {
 }
 
 /// The addresses of this machine's interfaces in the calling thread's network namespace.
-fn own_addresses() -> Result<Vec<IpAddr>, FirewallError> {
+pub(crate) fn own_addresses() -> Result<Vec<IpAddr>, FirewallError> {
     let interfaces = nix::ifaddrs::getifaddrs().map_err(FirewallError::Addresses)?;
     Ok(interfaces
         .filter_map(|interface| {

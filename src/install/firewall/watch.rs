@@ -2,7 +2,6 @@
 
 use super::{Channel, FirewallError, datagram};
 use netlink_packet_core::{NlaBuffer, NlasIterator};
-use nix::sys::socket::{setsockopt, sockopt};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// linux/netfilter/nfnetlink.h.
@@ -37,9 +36,12 @@ impl Watch {
     /// # Errors
     /// [`FirewallError::Socket`].
     pub fn open(table: &str) -> Result<Watch, FirewallError> {
-        let channel = Channel::open()?;
-        setsockopt(channel.socket(), sockopt::RcvBufForce, &RECEIVE_BUFFER)
-            .map_err(|e| FirewallError::Socket { call: "setsockopt(SO_RCVBUFFORCE)", source: e.into() })?;
+        Watch::by(Channel::open()?, table)
+    }
+
+    /// The same in the network namespace of the channel.
+    pub(crate) fn by(channel: Channel, table: &str) -> Result<Watch, FirewallError> {
+        channel.make_room(RECEIVE_BUFFER)?;
         channel
             .socket()
             .add_membership(NFNLGRP_NFTABLES)

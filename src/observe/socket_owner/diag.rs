@@ -2,11 +2,13 @@
 
 use super::{Flow, Row, TCP};
 use crate::install::firewall::datagram;
+use crate::sys;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 use nix::errno::Errno;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
@@ -38,6 +40,11 @@ impl Diag {
         let listeners = Flow { protocol: TCP, local: nowhere, remote: SocketAddr::new(nowhere.ip(), 0) };
         diag.ask(listeners, libc::AF_INET, NLM_F_DUMP, LISTENING).ok()?;
         Some(diag)
+    }
+
+    /// By a socket of another network namespace.
+    pub(super) fn of(socket: OwnedFd) -> Diag {
+        Diag { socket: sys::netlink_socket(socket), sequence: 0 }
     }
 
     /// The sockets that may have a flow's local end: of a TCP flow the one, of a datagram all that share its port.

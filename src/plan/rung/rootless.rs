@@ -1,8 +1,8 @@
 //! Rung `rootless`: an ordinary user who may make user, mount and network namespaces, as on most dev boxes.
 
 use super::{Means, Restriction, Rung, one_uid};
-use crate::host::Facts;
-use crate::policy::Policy;
+use crate::host::{Facts, Finding};
+use crate::policy::{Policy, Posture};
 
 /// The firewall and the mounts of `full` in namespaces of the sandbox's own, under the caller's own uid.
 #[derive(Debug)]
@@ -19,11 +19,24 @@ impl Rung for Rootless {
 
     fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String> {
         one_uid::stands(policy, facts)?;
-        Err("its namespaces are not built yet".into())
+        let needed =
+            |what: &str, finding: &Finding| finding.as_ref().map(|()| ()).map_err(|cause| format!("{what}: {cause}"));
+        needed("/proc", &facts.proc)?;
+        needed("user namespaces", &facts.user_namespaces)?;
+        needed("mount_setattr", &facts.mount_setattr)?;
+        needed("seccomp notification", &facts.notification)?;
+        if policy.network.posture > Posture::Open {
+            needed("a firewall in a network namespace", &facts.firewall_inside)?;
+        }
+        Ok(())
     }
 
-    fn carry(&self, restriction: Restriction, _policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {
+    fn carry(&self, restriction: Restriction, policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {
         match restriction {
+            // With egress open the network is the host's, whose firewall is root's.
+            Restriction::ControlPlane if policy.network.posture == Posture::Open => {
+                Err("with the network open there is no firewall of the sandbox's own; accepted: network restricted or locked".into())
+            }
             Restriction::EgressAllowlist => Ok("proxy outside of the network namespace, its listener inside"),
             Restriction::DirectEgress | Restriction::ControlPlane => {
                 Ok("a network namespace without a way out; nftables, reject and NFLOG")

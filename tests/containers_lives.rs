@@ -1,0 +1,147 @@
+//! How a run in a container begins and ends: as the first process, as a process among others, on the engine's signals.
+
+mod attempts;
+mod common;
+mod engine;
+mod living;
+
+use common::RINGFENCE;
+use engine::cell::{Brief, Cell, session};
+use engine::images::{SESSION, Tree};
+use living::Run;
+use ringfence::ledger::record::Outcome;
+use std::process::Stdio;
+use world::Said;
+
+/// The ways of running a container that differ in what ringfence may use there.
+const RUNGS: [(&str, &[&str]); 3] = [
+    ("full", &["--cap-add", "SYS_ADMIN", "--cap-add", "NET_ADMIN", "--security-opt", "apparmor=unconfined"]),
+    ("container", &[]),
+    ("bare", &["--user", "1000", "--cap-drop", "all", "--security-opt", "no-new-privileges"]),
+];
+
+/// `docker run` of a cell, of which the test reads what it says line by line.
+fn attached(cell: &Cell<'_>, command: &[&str]) -> Run {
+    let arguments = cell.arguments(&[], command);
+    let docker = cell.engine.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    Run::of(&cell.engine.fence, docker, cell.outside("ledger", "run.jsonl"))
+}
+
+/// Into a container that lives, by exec, as harnesses do: the run ends, and the container lives on.
+#[test]
+fn by_exec_into_a_living_container() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &[] };
+        let said = cell.docker(&["--detach"], &[SESSION, "wait"]);
+        assert_eq!(said.code, Some(0), "{said}");
+        let before = engine.reached();
+        let ended = cell.ended(engine.docker(&[&["exec", rung], cell.fenced(&session()).as_slice()].concat()));
+        cell.is_protected(rung, &ended, before);
+        assert_eq!(engine.programs(rung), ["session"], "{rung}: what is left is the container's first process");
+    }
+}
+
+/// `docker stop` sends SIGTERM to the first process: the command hears it, what it left behind is ended, the ledger is sealed.
+#[test]
+fn stopped_by_the_engine() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Scratch);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &[] };
+        let mut run = attached(&cell, &cell.fenced(&[SESSION, "mark", "/app/started", "leave", "/app/left", "wait"]));
+        assert_eq!((run.line(), run.line()), ("mark ok".into(), "leave ok".into()));
+        assert!(engine.programs(rung).iter().filter(|name| *name == "session").count() == 2, "{rung}");
+        engine.done(&["stop", "--time", "20", rung]);
+        let status = run.status();
+        let ended = cell.ended(Said { code: status.code(), out: String::new(), err: String::new() });
+        let shown = Brief(&ended);
+        // 128 and 15; a container that has to be killed says 137.
+        assert_eq!(engine.done(&["inspect", "--format", "{{.State.ExitCode}}", rung]), "143", "{rung}: {shown}");
+        let seal = ended.seal();
+        assert_eq!(
+            (seal.outcome, seal.exit_code, seal.complete),
+            (Outcome::Signaled, Some(143), true),
+            "{rung}: {shown}"
+        );
+        let verified = engine.fence.verify(&ended.ledger);
+        assert_eq!(verified.code, Some(0), "{rung}: {verified}");
+    }
+}
+
+/// Beside other processes of the container, SIGTERM to ringfence ends the whole tree and nothing else.
+#[test]
+fn ended_by_a_signal_beside_other_processes() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &["--leftovers", "kill"] };
+        assert_eq!(cell.docker(&["--detach"], &[SESSION, "wait"]).code, Some(0));
+        let command = [SESSION, "mark", "/app/started", "leave", "/app/left", "wait"];
+        // The shell says its number and becomes ringfence.
+        let script = ["bash", "-c", "echo $$; exec \"$@\"", "bash"];
+        let docker = engine.command(&[&["exec", rung], &script[..], cell.fenced(&command).as_slice()].concat());
+        let mut run = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
+        let pid = run.line();
+        assert_eq!((run.line(), run.line()), ("mark ok".into(), "leave ok".into()), "{rung}");
+        engine.done(&["exec", rung, "bash", "-c", &format!("kill -TERM {pid}")]);
+        let status = run.status();
+        assert_eq!(status.code(), Some(143), "{rung}");
+        let ended = cell.ended(Said { code: status.code(), out: String::new(), err: String::new() });
+        assert!(ended.seal().complete, "{rung}: {}", Brief(&ended));
+        assert_eq!(engine.programs(rung), ["session"], "{rung}: what is left is the container's first process");
+    }
+}
+
+/// The first process of a container inherits every orphan; a command's are reaped while it runs.
+#[test]
+fn the_first_process_reaps_orphans() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Scratch);
+    let live = Cell { engine: &engine, tree: Tree::Scratch, name: "live", docker: &[], flags: &[] };
+    let said = live.docker(&[], &[SESSION, "orphans", "20", "zombies", "20"]);
+    assert_eq!(said.out, "orphans ok\nzombies 20 alive 0\n", "a first process that does not reap: {said}");
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &[] };
+        let ended = cell.run(&[SESSION, "orphans", "20", "zombies", "0"]);
+        assert_eq!(ended.said.out, "orphans ok\nzombies 0 alive 0\n", "{rung}: {}", Brief(&ended));
+        assert_eq!(ended.start().host["pid_1"], true, "{rung}");
+    }
+}
+
+/// The container's status is the command's, and the status line tells whose it is.
+#[test]
+fn statuses_are_passed_on() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        for (name, command, code, outcome) in [
+            ("exits", &[SESSION, "end", "7"][..], 7, "exited"),
+            ("fails-as-we-do", &[SESSION, "end", "125"], 125, "exited"),
+            ("is-killed", &[SESSION, "kill", "9"], 137, "signaled"),
+            ("is-no-program", &["/etc/passwd"], 126, "not_started"),
+            ("is-missing", &["/no/such/program"], 127, "not_started"),
+        ] {
+            let name = format!("{rung}-{name}");
+            let flags = ["--json-status-fd", "3"];
+            let cell = Cell { engine: &engine, tree: Tree::Debian, name: &name, docker, flags: &flags };
+            let script = ["bash", "-c", "exec \"$@\" 3>/ledger/status", "bash"];
+            let said = cell.docker(&[], &[&script[..], cell.fenced(command).as_slice()].concat());
+            assert_eq!(said.code, Some(code), "{name}: {said}");
+            let line = engine.fence.world.read(&cell.outside("ledger", "status")).expect("a status line");
+            let line: serde_json::Value = serde_json::from_slice(&line).expect("one line of JSON");
+            assert_eq!(
+                (line["outcome"].as_str(), line["exit_code"].as_i64()),
+                (Some(outcome), Some(code.into())),
+                "{name}"
+            );
+            assert_eq!(line["complete"], true, "{name}: {line}");
+            let mut verify = engine.fence.world.command(RINGFENCE);
+            let head = line["head"].as_str().expect("a head");
+            verify.args(["verify", "--head", head, &cell.outside("ledger", "run.jsonl")]).stdin(Stdio::null());
+            let verified = Said::from(engine.fence.world.output(verify));
+            assert_eq!(verified.code, Some(0), "{name}: {verified}");
+        }
+    }
+}
