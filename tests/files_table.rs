@@ -1,6 +1,9 @@
 //! Files where there are no mounts: act by act, object by object, the rung `container` gives the errno that a read-only
 //! mount gives on the rung `full`, and the same records; and nothing of what is read-only changes there, contents or metadata.
 //!
+//! One difference stands: a pipe or a device with a name in a read-only tree can be opened for writing on a read-only mount, and
+//! Landlock refuses that (EACCES, recorded), save for the devices in /dev.
+//!
 //! Each act is made on each object in a tree that is read-only and, where it may change something, in a writable one. `FILES_ONLY`
 //! keeps the acts of that name.
 
@@ -85,7 +88,8 @@ fn everything(fence: &Fence, tree: &str) -> BTreeSet<String> {
 
 fn run(fence: &Fence, rung: &str, tree: &str, user: u32) -> Ended {
     let id = format!("{user}:{user}");
-    let flags = ["--policy", "control", "--filesystem", "restricted", "--privilege", "locked", "--rung", rung, "--user", &id];
+    let flags =
+        ["--policy", "control", "--filesystem", "restricted", "--privilege", "locked", "--rung", rung, "--user", &id];
     let ended = fence.run(&flags, &format!("umask 022; {PROGRAM} run /usr/local/lib/table-{tree}"));
     assert_eq!(ended.said.code, Some(0), "{rung}: {}", ended.said);
     ended
@@ -110,12 +114,18 @@ fn each_act_on_each_object_is_answered_and_recorded_as_by_a_read_only_mount() {
     let mut faults = Vec::new();
     for (id, case) in cases.iter().enumerate() {
         let (mount, ours) = (full.get(&id), container.get(&id));
-        if mount.is_none() || mount != ours {
+        let landlocks = case.is_special() && ours.is_some_and(|errno| errno == "EACCES");
+        if mount.is_none() || mount != ours && !landlocks {
             faults.push(format!("{id} {}: {mount:?} by a mount, {ours:?} without", case.what()));
         }
     }
     let [of_mount, of_ours] = [denials(&ended[0], "a"), denials(&ended[1], "b")];
-    for told in of_mount.keys().chain(of_ours.keys()).collect::<BTreeSet<_>>() {
+    let special = |told: &String| {
+        let opens = [" openat /", " openat2 /", " creat /"].iter().any(|call| told.contains(call));
+        opens && (told.contains("/fifo/fifo ") || told.contains("/null/null "))
+    };
+    assert!(only.is_some() || of_ours.keys().any(|told| special(told) && told.contains("EACCES read-only")));
+    for told in of_mount.keys().chain(of_ours.keys()).filter(|told| !special(told)).collect::<BTreeSet<_>>() {
         let (mount, ours) = (of_mount.get(told), of_ours.get(told));
         if mount != ours {
             faults.push(format!("recorded {mount:?} by a mount, {ours:?} without: {told}"));
@@ -129,7 +139,9 @@ fn each_act_on_each_object_is_answered_and_recorded_as_by_a_read_only_mount() {
     // Each errno of the table has been met, and what is allowed has been done.
     let met: BTreeSet<&str> = container.values().map(String::as_str).collect();
     if only.is_none() {
-        for errno in ["ok", "EROFS", "EACCES", "EPERM", "EEXIST", "ENOENT", "ENOTDIR", "EXDEV", "ELOOP", "EISDIR", "EINVAL"] {
+        for errno in
+            ["ok", "EROFS", "EACCES", "EPERM", "EEXIST", "ENOENT", "ENOTDIR", "EXDEV", "ELOOP", "EISDIR", "EINVAL"]
+        {
             assert!(met.contains(errno), "{errno}: {met:?}");
         }
     }

@@ -80,6 +80,15 @@ impl Call<'_> {
         place(base, given, follow)
     }
 
+    /// [`Call::path_at`] for calls to which an empty path is the descriptor itself, which must be open for more than its place.
+    fn path_or_file(&self, directory: usize, path: usize, flags: u64) -> Result<Place, Unread> {
+        let at = self.path_at(directory, path, follows(flags), asks_for_base(flags))?;
+        Ok(match at.base {
+            Base::Fd(fd) if at.given.is_empty() => Place { base: Base::File(fd), ..at },
+            _ => at,
+        })
+    }
+
     /// What a descriptor refers to.
     fn descriptor(&self, argument: usize) -> Place {
         Place { base: Base::File(self.int(argument)), given: Vec::new(), follow: true }
@@ -225,14 +234,14 @@ pub fn symlinkat(call: &Call<'_>) -> Decoded {
 
 /// link(2).
 pub fn link(call: &Call<'_>) -> Decoded {
-    Ok(Act::Link(call.path(0, false)?, call.path(1, false)?))
+    Ok(Act::Link(slashed(call.path(0, false)?), call.path(1, false)?))
 }
 
 /// linkat(2).
 pub fn linkat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[4], libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW as u64 != 0;
-    let from = call.path_at(0, 1, follow, asks_for_base(flags))?;
+    let from = slashed(call.path_at(0, 1, follow, asks_for_base(flags))?);
     Ok(Act::Link(from, call.path_at(2, 3, false, false)?))
 }
 

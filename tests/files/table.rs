@@ -56,7 +56,20 @@ pub struct Case {
 impl Case {
     /// What it is, for people.
     pub fn what(&self) -> String {
-        format!("{} on {} {} as {:?}, open {:?}", self.act, self.object, self.zone.path(), self.spelling, self.descriptor)
+        format!(
+            "{} on {} {} as {:?}, open {:?}",
+            self.act,
+            self.object,
+            self.zone.path(),
+            self.spelling,
+            self.descriptor
+        )
+    }
+
+    /// Whether it opens what is neither a file nor a directory in a read-only tree.
+    pub fn is_special(&self) -> bool {
+        let opens = ["openat ", "openat2 ", "creat "].iter().any(|call| self.act.starts_with(call));
+        self.zone == Zone::ReadOnly && opens && ["fifo", "null"].contains(&self.object)
     }
 
     /// The directory of its object in the zone: where nothing can be changed all acts on an object share one.
@@ -107,7 +120,8 @@ fn flags(all: &[libc::c_int]) -> i32 {
 /// The acts by path.
 fn by_path() -> Vec<String> {
     use libc::{
-        O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC, O_WRONLY,
+        O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOATIME, O_NOFOLLOW, O_PATH, O_RDONLY, O_RDWR, O_TMPFILE, O_TRUNC,
+        O_WRONLY,
     };
     let opens: [&[i32]; 22] = [
         &[O_WRONLY],
@@ -134,7 +148,8 @@ fn by_path() -> Vec<String> {
         &[O_WRONLY, O_CREAT, O_DIRECTORY],
     ];
     let mut acts: Vec<String> = opens.iter().map(|all| format!("openat cwd P {} 420", flags(all))).collect();
-    for (all, resolve) in [(&[O_WRONLY][..], 4), (&[O_WRONLY], 2), (&[O_WRONLY, O_CREAT], 2), (&[O_WRONLY, O_CREAT], 4)] {
+    for (all, resolve) in [(&[O_WRONLY][..], 4), (&[O_WRONLY], 2), (&[O_WRONLY, O_CREAT], 2), (&[O_WRONLY, O_CREAT], 4)]
+    {
         let mode = if all.contains(&O_CREAT) { 420 } else { 0 };
         acts.push(format!("openat2 cwd P {}:{mode}:{resolve}", flags(all)));
     }
@@ -248,7 +263,8 @@ const BY_DESCRIPTOR: &[&str] = &[
 ];
 
 /// Objects that the user may open to read; of any one its place can be held.
-const READABLE: &[&str] = &["own", "other", "shared", "directory", "empty", "others", "link", "fifo", "null", "sticky/own"];
+const READABLE: &[&str] =
+    &["own", "other", "shared", "directory", "empty", "others", "link", "fifo", "null", "sticky/own"];
 const PLACES: &[&str] = &["own", "other", "closed", "unreadable", "directory", "socket", "fifo", "null"];
 
 /// Acts on every object in both zones by the plain spelling, and some on some by the others.

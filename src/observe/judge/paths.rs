@@ -11,6 +11,7 @@ use crate::observe::walk::{self, path_of};
 use crate::observe::watched::PERMISSION;
 use crate::policy::Axis;
 use nix::errno::Errno;
+use nix::fcntl::ResolveFlag;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -32,7 +33,12 @@ impl Looked<'_> {
         }
         self.caller.still_waits()?;
         let answer = ask::open(self.caller.tid, Some(base.as_fd()), &given, flags, mode, resolve);
-        let found = walk::found_within(base.as_fd(), &at.given, at.follow, resolve);
+        let found = match ResolveFlag::from_bits_retain(resolve) {
+            within if within.intersects(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_IN_ROOT) => {
+                walk::found_within(base.as_fd(), &at.given, at.follow, resolve)
+            }
+            _ => walk::walk(self.caller, &self.caller.name(at)?).ok(),
+        };
         let read_only = [found.as_ref().is_some_and(|found| self.is_read_only(found))];
         let path = [found.as_ref().and_then(walk::Found::path)];
         let act = Act::Open { at: at.clone(), flags, mode, resolve };
@@ -50,10 +56,6 @@ impl Looked<'_> {
             if let Some(verdict) = self.by_barrier(barrier, act)? {
                 return Ok(verdict);
             }
-        }
-        if matches!(act, Act::Link(from, _) if from.given.is_empty()) {
-            // Of a descriptor's own file the kernel asks for a capability or the very credentials of the opener.
-            return Ok(Verdict::GoOn);
         }
         if let Act::Open { at, flags, mode, resolve: resolve @ 1.. } = act {
             return self.open_within(at, *flags, *mode, *resolve);
@@ -112,7 +114,8 @@ impl Looked<'_> {
                 self.watched.call
             )));
         }
-        if let (Answer::Refused(Errno::EPERM), Act::Change(_, change), [name]) = (&answer, act, &names[..])
+        if let (Answer::Refused(Errno::EPERM | Errno::EROFS), Act::Change(_, change), [name]) =
+            (&answer, act, &names[..])
             && predict::is_for_none(name, change)
         {
             return Ok(Verdict::GoOn);
@@ -183,7 +186,7 @@ impl Looked<'_> {
         match (act, names) {
             (Act::Open { flags, mode, .. }, [name]) => ask::open(tid, None, &name.text, *flags, *mode, 0),
             (Act::Make(_, made), [name]) => ask::make(tid, name, made),
-            (Act::Link(..), [from, to]) => ask::link(from, to),
+            (Act::Link(at, _), [from, to]) => ask::link(from, at.given.is_empty(), to),
             (Act::Rename(_, _, flags), [from, to]) => ask::rename(from, to, *flags),
             (Act::Remove(_, directory), [name]) => ask::remove(name, *directory),
             (Act::Change(_, change), [name]) => ask::change(name, change),
