@@ -120,14 +120,10 @@ impl Stage {
     /// and the stage is a child of its.
     pub fn live(self, supervisor: Channel, told: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
         let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
-        // What is put up as bait from the outside is so before anything of here is inside.
-        let entered = apart.and_then(|()| enter()).and_then(|()| self.suite.outside());
-        let outside = entered.and_then(|outside| self.confinement.keep_names_inside().map(|()| outside));
-        let outside = match outside {
-            Ok(outside) => outside,
-            Err(cause) => return failed(&supervisor, cause),
-        };
-        let Some(spec) = &self.observer else { return self.attend(supervisor, None, outside) };
+        if let Err(cause) = apart.and_then(|()| enter()) {
+            return failed(&supervisor, cause);
+        }
+        let Some(spec) = &self.observer else { return self.attend(supervisor, None) };
         let (stages, observers) = match process::handover() {
             Ok(ends) => ends,
             Err((call, errno)) => return failed(&supervisor, format!("observer: {call}: {errno}")),
@@ -135,14 +131,14 @@ impl Stage {
         match sys::fork_single_threaded() {
             Ok(Fork::Child) => {
                 drop((told, observers));
-                self.attend(supervisor, Some(stages), outside)
+                self.attend(supervisor, Some(stages))
             }
             Ok(Fork::Parent(stage)) => process::live(spec, stage, told, observers),
             Err(errno) => failed(&supervisor, format!("observer: fork: {errno}")),
         }
     }
 
-    fn attend(self, supervisor: Channel, observer: Option<OwnedFd>, outside: Option<OwnedFd>) -> i32 {
+    fn attend(self, supervisor: Channel, observer: Option<OwnedFd>) -> i32 {
         let children = match start() {
             Ok(children) => children,
             Err(errno) => return failed(&supervisor, format!("stage: {errno}")),
@@ -150,16 +146,8 @@ impl Stage {
         if supervisor.send(&Notice::Ready { stage: getpid().as_raw() }).is_err() {
             return 1;
         }
-        let mut attendance = Attendance {
-            stage: self,
-            supervisor,
-            children,
-            observer,
-            outside,
-            command: None,
-            group: None,
-            launched: false,
-        };
+        let mut attendance =
+            Attendance { stage: self, supervisor, children, observer, command: None, group: None, launched: false };
         let outcome = attendance.attend();
         descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
         // The supervisor, if it still lives, knows by this that there is nothing left for it to end.
@@ -188,8 +176,6 @@ struct Attendance {
     children: SignalFd,
     /// Where listeners are handed over to the observer.
     observer: Option<OwnedFd>,
-    /// The abstract socket that the probes try to reach, until they have.
-    outside: Option<OwnedFd>,
     command: Option<Pid>,
     /// The command's own process group, if it has one.
     group: Option<Pid>,
@@ -308,7 +294,7 @@ impl Attendance {
     }
 
     /// Runs the suite in a child that takes the command's confinement, and reads its report.
-    fn probe(&mut self) -> Result<Result<Vec<Probe>, String>, ChannelError> {
+    fn probe(&self) -> Result<Result<Vec<Probe>, String>, ChannelError> {
         let stage = &self.stage;
         let arena = match stage.suite.prepare() {
             Ok(arena) => arena,
@@ -319,7 +305,6 @@ impl Attendance {
         });
         let heard = self.hear(&forked)?;
         let status = forked.map(|child| waitpid(child.pid, None));
-        let _tried = self.outside.take();
         // Whatever a probe started is a child of ours now.
         descendants::end_all(Duration::ZERO, stage.confinement.identity.as_ref());
         Ok(stage.suite.clear(arena).and_then(|()| {

@@ -10,7 +10,7 @@ pub mod seccomp;
 
 use crate::install::account::Identity;
 use crate::mutation;
-use crate::plan::means::{EgressBarrier, Means};
+use crate::plan::means::{FileBarrier, Means};
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
 pub use listener::Handover;
@@ -116,7 +116,7 @@ impl Confinement {
                 no_new_privs_set()?;
             }
             if self.scopes && !mutation::left_out("landlock") {
-                landlock::restrict_scopes(self.audited)?;
+                landlock::restrict_scopes(self.audited, self.means.files == FileBarrier::Landlock)?;
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {
@@ -124,17 +124,6 @@ impl Confinement {
             }
         }
         Ok(())
-    }
-
-    /// Keeps the calling process, and all that it forks, to abstract unix sockets of its own where one of them connects for
-    /// the command: the command's own domain says nothing about that. Theirs has to be around the command's, or they could
-    /// not look at it (landlock(7), ptrace).
-    pub fn keep_names_inside(&self) -> Result<(), String> {
-        let connects = self.identity.is_some() && self.means.egress == EgressBarrier::MadeSockets;
-        if !connects || !self.scopes || mutation::left_out("landlock") {
-            return Ok(());
-        }
-        no_new_privs_set().and_then(|()| landlock::restrict_names()).map_err(|e| e.to_string())
     }
 
     /// Groups, ids, capabilities.

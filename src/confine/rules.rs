@@ -205,6 +205,9 @@ fn of_made_sockets(rules: &mut Rules) {
     for device in [libc::SO_BINDTODEVICE, SO_BINDTOIFINDEX] {
         rules.refuse(&["setsockopt"], &option(libc::SOL_SOCKET, device), libc::EPERM, network, "socket-device");
     }
+    // A packet with options takes its own way (RFC 791, source routes): as the firewall, nobody sends one.
+    let options = option(libc::IPPROTO_IP, libc::IP_OPTIONS);
+    rules.refuse(&["setsockopt"], &options, libc::EPERM, network, "header-options");
     // A connect that is made by a send, or later. The answer is that of a kernel where it is switched off (ip-sysctl,
     // tcp_fastopen), upon which programs connect.
     for fast_open in FAST_OPEN {

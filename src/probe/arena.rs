@@ -65,24 +65,15 @@ pub enum Ground {
 pub struct Arena {
     programs: Option<Programs>,
     attached: bool,
+    outside: Option<OwnedFd>,
 }
 
 fn fail(call: &'static str) -> impl FnOnce(Errno) -> String {
     move |errno| format!("probes: bait: {call}: {errno}")
 }
 
-/// An abstract unix socket that listens: of the outside, where whoever asks for it is not yet inside.
-pub fn outside(name: &str) -> Result<OwnedFd, String> {
-    let outside =
-        socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
-    let name = UnixAddr::new_abstract(name.as_bytes()).map_err(fail("bind"))?;
-    bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
-    listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
-    Ok(outside)
-}
-
 impl Arena {
-    /// Puts the programs up; `outside_name` is the abstract socket's name.
+    /// Puts the bait up; `outside_name` is the abstract socket's name.
     pub fn put_up(outside_name: &str, ground: &Ground) -> Result<Arena, String> {
         let mut arena = Arena::default();
         match ground {
@@ -103,6 +94,10 @@ impl Arena {
                 }
             }
         }
+        // Where Landlock stands for mounts this process is in its domain, and what it binds is no outsider's.
+        if matches!(ground, Ground::Mount) {
+            arena.outside = Some(outside(outside_name)?);
+        }
         Ok(arena)
     }
 
@@ -113,6 +108,7 @@ impl Arena {
 
     /// Takes the bait away and looks that it is gone.
     pub fn clear(self) -> Result<(), String> {
+        drop(self.outside);
         let Some(programs) = self.programs else { return Ok(()) };
         if self.attached {
             umount2(MOUNT_POINT, MntFlags::MNT_DETACH).map_err(fail("umount2"))?;
@@ -125,6 +121,16 @@ impl Arena {
             None => Ok(()),
         }
     }
+}
+
+/// An abstract unix socket that listens.
+pub fn outside(name: &str) -> Result<OwnedFd, String> {
+    let outside =
+        socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
+    let name = UnixAddr::new_abstract(name.as_bytes()).map_err(fail("bind"))?;
+    bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
+    listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
+    Ok(outside)
 }
 
 /// CAP_NET_RAW (capabilities(7)).

@@ -103,12 +103,7 @@ impl Suite {
         self.specs.is_empty()
     }
 
-    /// The abstract unix socket that the probes must not reach, put up by who is not yet inside.
-    pub fn outside(&self) -> Result<Option<OwnedFd>, String> {
-        if self.is_empty() { Ok(None) } else { arena::outside(&self.surroundings.outside_socket).map(Some) }
-    }
-
-    /// Puts up, with privilege, what else the probes need as bait.
+    /// Puts up, with privilege, what the probes need as bait.
     pub fn prepare(&self) -> Result<Arena, String> {
         if self.is_empty() {
             return Ok(Arena::default());
@@ -118,6 +113,12 @@ impl Suite {
             _ => Ground::Mount,
         };
         Arena::put_up(&self.surroundings.outside_socket, &ground)
+    }
+
+    /// What of the bait only a process can put up that is not in the sandbox, where the stage is.
+    pub fn bait_of_outside(&self) -> Result<Option<OwnedFd>, String> {
+        let apart = self.surroundings.means.is_some_and(|means| means.files == FileBarrier::Landlock);
+        (apart && self.surroundings.scopes).then(|| arena::outside(&self.surroundings.outside_socket)).transpose()
     }
 
     /// Takes the bait away and checks that it is gone.
