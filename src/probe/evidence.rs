@@ -64,7 +64,7 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
             _ if !tried.iter().any(|of| of.iter().all(|one| spec.restrictions.contains(one))) => None,
             Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
             Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
-            Operation::ObserverFilter => Some(heard.told(&["mount", "unshare", "clone"], "EPERM")),
+            Operation::ObserverFilter => Some(heard.told(&["mount", "unshare", "clone", "ioctl"], "EPERM")),
         };
         judged.extend(seen.map(|seen| spec.judge(vec![seen])));
     }
