@@ -49,13 +49,14 @@ const TRIED: [&str; 17] = [
     "user_namespaces",
 ];
 /// Those that are told besides.
-const TOLD: [&str; 9] = [
+const TOLD: [&str; 10] = [
     "capabilities",
     "id_mapping",
     "kernel",
     "landlock_abi",
     "landlock_audit",
     "nftables_in_user_namespace",
+    "outer_filter",
     "pid_1",
     "uid",
     "yama",
