@@ -7,12 +7,17 @@ use world::Less;
 /// The rungs without a firewall.
 pub const RUNGS: [&str; 2] = ["container", "bare"];
 
-/// A box in which that rung is the one to be had: as root, or as an ordinary user, in Docker's default container.
-pub fn fence_on(rung: &str) -> Fence {
-    Fence::new().less(match rung {
+/// What root, or an ordinary user, has in Docker's default container.
+pub fn less(rung: &str) -> Less {
+    match rung {
         "container" => Less::new().container(),
         _ => Less::new().container_user(own_user(), own_user()),
-    })
+    }
+}
+
+/// A box in which that rung is the one to be had.
+pub fn fence_on(rung: &str) -> Fence {
+    Fence::new().less(less(rung))
 }
 
 /// Runs a script of bash at `nist-high` with these flags, on that rung.

@@ -1,0 +1,68 @@
+//! Where every socket is made for the command, whoever changes what a call is about while it is looked at gains nothing: not
+//! by the address, not by the descriptor, not by the device that a message names, in 10,000 tries each.
+
+mod callers;
+mod common;
+mod sockets;
+
+use common::value;
+use sockets::{RUNGS, less, run_on};
+use world::address::PUBLIC4;
+use world::internet::everywhere;
+
+/// A port of the outside where only sinks listen.
+const PORT: u16 = 4466;
+const TRIES: u32 = 10_000;
+
+/// The ways, and whether calls go through and are refused, where both are to be met.
+const WAYS: [(&str, bool); 13] = [
+    ("address-connect", true),
+    ("address-sendto", true),
+    ("address-sendmsg", true),
+    ("address-sendmmsg", true),
+    ("device-sendmsg", true),
+    ("device-sendmmsg", true),
+    ("descriptor-connect", false),
+    ("descriptor-sendto", false),
+    ("descriptor-sendmsg", false),
+    ("descriptor-sendmmsg", false),
+    ("made-sendmsg", false),
+    ("made-sendmmsg", false),
+    ("unspecified", false),
+];
+
+fn race(ways: &[(&str, bool)], tries: u32) -> String {
+    let each = ways.iter().map(|(way, _)| format!("timeout 120 socket_racers {way} {tries} eth0 || echo {way}=ended $?"));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn of_sockets_let_nothing_out() {
+    for rung in RUNGS {
+        let fence = callers::fence(&["socket_racers"]).less(less(rung));
+        let (tcp, udp) = everywhere(&fence.world, PORT).expect("sinks");
+        let mut seen = 0;
+        for way in WAYS {
+            let live = fence.as_nobody(&race(&[way], 10 * TRIES));
+            let packets = fence.world.packets_to(PUBLIC4).len();
+            assert!(packets > seen, "the way out is live: {live}");
+            seen = packets;
+        }
+        let arrived = tcp.arrivals().len() + udp.arrivals().len();
+        assert!(arrived > 0, "the sinks are live");
+
+        let ended = run_on(&fence, rung, &[], &race(&WAYS, TRIES));
+        println!("{rung}: {}", ended.said);
+        let left = fence.world.packets().split_off(seen);
+        assert!(left.is_empty(), "{rung}: {} packets, as {:?}: {}", left.len(), left[0], ended.said);
+        assert_eq!(tcp.arrivals().len() + udp.arrivals().len(), arrived, "{}", ended.said);
+        for (way, both) in WAYS {
+            let words: Vec<&str> = value(&ended.said, way).split(' ').collect();
+            let [_, done, _, refused] = words[..] else { panic!("{way}: {words:?} {}", ended.said) };
+            let [done, refused] = [done, refused].map(|count| count.parse::<u32>().expect("a number"));
+            assert_eq!(done + refused, TRIES, "{way}: {}", ended.said);
+            assert!(!both || done > 100 && refused > 100, "what was changed was met both ways: {way} {}", ended.said);
+        }
+        assert!(ended.seal().complete && !ended.denials().is_empty(), "{:?}", ended.seal());
+    }
+}
