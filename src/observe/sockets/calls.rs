@@ -276,7 +276,8 @@ impl Looked<'_> {
         let refusal = Refusal { axis: Some(Axis::Network), ..refusal };
         let attempt = move || {
             let way = match sockets.table.ask_way(tid, id) {
-                Way::Barred => {
+                // Who has just been told need not have it looked up again.
+                Way::Barred if !sockets.table.was_barred(tid) => {
                     sweep_datagrams(&sockets);
                     sockets.table.ask_way(tid, id)
                 }
@@ -285,7 +286,10 @@ impl Looked<'_> {
             match way {
                 Way::Free => Outcome::GoesOn,
                 Way::NotYet => Outcome::Blocked,
-                Way::Barred => Outcome::Refused(Errno::EPERM, Box::new(refusal.clone())),
+                Way::Barred => {
+                    sockets.table.bar(tid);
+                    Outcome::Refused(Errno::EPERM, Box::new(refusal.clone()))
+                }
             }
         };
         self.later(Later { deadline: Some((PATIENCE, Errno::ENOBUFS)), ..Later::once(tid, attempt) })

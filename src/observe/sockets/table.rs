@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// A socket of which no duplicate is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,10 @@ pub enum Known {
 /// Kinds that are remembered, so that the kernel's lists need not be read at each call. Which is no more than that: all are
 /// forgotten when there are too many.
 const KNOWN_LIMIT: usize = 4096;
+
+/// How long a refusal holds for the same thread without another look, and how many are remembered.
+const BARRED_FOR: Duration = Duration::from_millis(20);
+const BARRED_LIMIT: usize = 256;
 
 /// There is one entry a thread; more of them are looked through for threads that have ended.
 const FLIGHT_LIMIT: usize = 1024;
@@ -40,6 +45,8 @@ struct State {
     held: HashMap<u64, Arc<Held>>,
     known: HashMap<u64, Known>,
     flights: HashMap<i32, Flight>,
+    /// Who was refused a way, and when.
+    barred: HashMap<i32, Instant>,
     /// Datagram sockets that are about to be made.
     making: usize,
 }
@@ -134,6 +141,24 @@ impl Table {
         }
         state.flights.insert(tid.as_raw(), Flight { id, gone_on: false });
         Way::Free
+    }
+
+    /// Whether a thread has been refused a way a moment ago.
+    pub fn was_barred(&self, tid: Pid) -> bool {
+        self.state().barred.get(&tid.as_raw()).is_some_and(|when| when.elapsed() < BARRED_FOR)
+    }
+
+    /// A thread is refused a way, after it was looked who has datagram sockets.
+    pub fn bar(&self, tid: Pid) {
+        let mut state = self.state();
+        if state.barred.len() >= BARRED_LIMIT {
+            state.barred.clear();
+        }
+        let now = Instant::now();
+        let since = state.barred.entry(tid.as_raw()).or_insert(now);
+        if since.elapsed() >= BARRED_FOR {
+            *since = now;
+        }
     }
 
     /// A message has been let into the kernel, or its caller is gone.
