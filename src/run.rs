@@ -18,7 +18,7 @@ use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::keep_out::keep_out;
 use crate::plan::means::FileBarrier;
-use crate::plan::{self, Plan, dev_box};
+use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
@@ -174,6 +174,7 @@ impl<'a> Loaded<'a> {
         let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
+        by_mode::check(&plan, &facts)?;
         control_files::check(&plan, &facts, args)?;
         Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
     }
