@@ -2,6 +2,7 @@
 //! command's own socket, whichever of its descriptors that has by then.
 
 use super::rules::Transport;
+use crate::mutation;
 use crate::sys::call::{Argument, call, call_for_fd};
 use nix::errno::Errno;
 use nix::libc;
@@ -81,7 +82,7 @@ impl Held {
             missed: AtomicU32::new(0),
             connecting: AtomicBool::new(false),
         };
-        if what.is_inet() {
+        if what.is_inet() && !mutation::left_out("lo-device") {
             held.bind_to_lo()?;
         }
         Ok(held)
@@ -163,7 +164,7 @@ impl Held {
         let size = Argument::Number(address.len() as u64);
         call(libc::SYS_bind, [Argument::Fd(self.file.as_fd()), Argument::Memory(&mut address), size])?;
         // A scope of IPv6 would have bound it to another device.
-        if self.kind.is_inet() && !self.is_on_lo()? {
+        if self.kind.is_inet() && !mutation::left_out("lo-device") && !self.is_on_lo()? {
             self.silence();
             return Err(Errno::EADDRNOTAVAIL);
         }
@@ -201,6 +202,19 @@ impl Held {
         let of = Argument::Fd(self.file.as_fd());
         call(libc::SYS_getsockname, [of, Argument::Memory(&mut address), Argument::Memory(&mut length)]).ok()?;
         Some(u16::from_be_bytes([address[2], address[3]])).filter(|port| *port != 0)
+    }
+
+    /// Whether its packets would have options in their header (ip(7), IP_OPTIONS), or headers beside it (ipv6(7)).
+    pub fn has_header_options(&self) -> bool {
+        const EXTENSIONS: [i32; 4] =
+            [libc::IPV6_HOPOPTS, libc::IPV6_RTHDRDSTOPTS, libc::IPV6_RTHDR, libc::IPV6_DSTOPTS];
+        let mut value = [0; 256];
+        let mut has = |level, option| self.option(level, option, &mut value).is_ok_and(|length| length > 0);
+        match self.kind {
+            Kind::Inet(_, true) => EXTENSIONS.into_iter().any(|option| has(libc::IPPROTO_IPV6, option)),
+            Kind::Inet(_, false) => has(libc::IPPROTO_IP, libc::IP_OPTIONS),
+            Kind::Unix | Kind::Netlink => false,
+        }
     }
 
     /// Where TCP stands with it (tcp(7), TCP_INFO).
