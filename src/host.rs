@@ -89,6 +89,9 @@ pub struct Facts {
     pub pidfd_getfd: Finding,
     /// Whether a socket can be bound to `lo`, and not be freed again, by who has no capability.
     pub bind_to_lo: Finding,
+    /// Whether a seccomp filter is in force already, as a container's is: what it refuses, it refuses before ours sees it
+    /// (seccomp(2), the order of return values).
+    pub outer_filter: bool,
     /// Yama's ptrace_scope (admin-guide/LSM/Yama.rst): at 1 a process is read by its ancestors only, above by nobody without
     /// SYS_PTRACE. `None` without Yama.
     pub yama: Option<u32>,
@@ -195,6 +198,7 @@ impl Facts {
             pidfd: kernel::pidfd(),
             pidfd_getfd: kernel::pidfd_getfd(),
             bind_to_lo: Err(NOT_TRIED.into()),
+            outer_filter: sys::seccomp_mode().map_err(failed("prctl"))? != 0,
             yama: kernel::yama(),
             proc: finding::proc(),
             dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),

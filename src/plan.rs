@@ -449,6 +449,12 @@ fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
              refuses by what it then finds",
             "messages of sendmsg(2) to unix sockets",
         ]);
+        if facts.outer_filter {
+            sentences.push(
+                "what the seccomp filter refuses that was in force already, a container's say: it answers first, with or \
+                 without this run",
+            );
+        }
     }
     match privilege {
         Posture::Open => {}

@@ -50,8 +50,8 @@ const TRIED: [&str; 18] = [
     "user_namespaces",
 ];
 /// Those that are told besides.
-const TOLD: [&str; 8] =
-    ["capabilities", "id_mapping", "kernel", "landlock_abi", "landlock_audit", "pid_1", "uid", "yama"];
+const TOLD: [&str; 9] =
+    ["capabilities", "id_mapping", "kernel", "landlock_abi", "landlock_audit", "outer_filter", "pid_1", "uid", "yama"];
 
 /// Everything but what is named is true, and each of those tells its cause, or is `false`.
 #[track_caller]

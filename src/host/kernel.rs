@@ -90,6 +90,7 @@ impl Facts {
             ("notification", shown(&self.notification)),
             ("addfd", shown(&self.addfd)),
             ("reads_callers", shown(&self.reads_callers)),
+            ("outer_filter", json!(self.outer_filter)),
             ("yama", json!(self.yama)),
             ("setpcap", shown(&self.setpcap)),
             ("no_new_privs", shown(&self.no_new_privs)),

@@ -64,6 +64,7 @@ fn reason(rule: &str) -> &'static str {
         "abi" => "other_abi",
         // As the firewall's records have it.
         "control-plane" => "control_plane",
+        "scope" => "outside_domain",
         "dns" => "resolver",
         "metadata" | "private-range" => "denied_address",
         "unreadable" => "caller_unreadable",
