@@ -43,6 +43,33 @@ fn by_exec_into_a_living_container() {
     }
 }
 
+/// Harnesses enter a container many times, at the same time too: no run reaches into another, of the same user either.
+#[test]
+fn runs_at_the_same_time_are_apart() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Scratch);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &[] };
+        assert_eq!(cell.docker(&["--detach"], &[SESSION, "wait"]).code, Some(0));
+        let waiting = cell.fenced(&[SESSION, "mark", "/app/started", "await", "/app/end", "end", "5"]);
+        let docker = engine.command(&[&["exec", rung], waiting.as_slice()].concat());
+        let mut one = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
+        assert_eq!(one.line(), "mark ok");
+        // It signals whatever it can, and then lets the other one go on.
+        let acts = [SESSION, "privilege", "mark", "/app/end"];
+        let second = [&[RINGFENCE, "run", "--ledger", "/ledger/second.jsonl", "--"], &acts[..]].concat();
+        let second = engine.docker(&[&["exec", rung], second.as_slice()].concat());
+        assert_eq!(second.code, Some(0), "{rung}: {second}");
+        assert_eq!(one.status().code(), Some(5), "{rung}: {second}");
+        let one = cell.ended(Said { code: Some(5), out: String::new(), err: String::new() });
+        let second = engine.fence.ended(second, cell.outside("ledger", "second.jsonl"));
+        for ended in [one, second] {
+            assert_eq!(ended.start().rung, rung);
+            assert!(ended.seal().complete, "{rung}: {}", Brief(&ended));
+        }
+    }
+}
+
 /// `docker stop` sends SIGTERM to the first process: the command hears it, what it left behind is ended, the ledger is sealed.
 #[test]
 fn stopped_by_the_engine() {
@@ -51,7 +78,7 @@ fn stopped_by_the_engine() {
     for (rung, docker) in RUNGS {
         let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &[] };
         let mut run = attached(&cell, &cell.fenced(&[SESSION, "mark", "/app/started", "leave", "/app/left", "wait"]));
-        assert_eq!((run.line(), run.line()), ("mark ok".into(), "leave ok".into()));
+        assert_eq!((run.line(), run.line()), ("mark ok".into(), "await ok".into()));
         assert!(engine.programs(rung).iter().filter(|name| *name == "session").count() == 2, "{rung}");
         engine.done(&["stop", "--time", "20", rung]);
         let status = run.status();
@@ -84,7 +111,7 @@ fn ended_by_a_signal_beside_other_processes() {
         let docker = engine.command(&[&["exec", rung], &script[..], cell.fenced(&command).as_slice()].concat());
         let mut run = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
         let pid = run.line();
-        assert_eq!((run.line(), run.line()), ("mark ok".into(), "leave ok".into()), "{rung}");
+        assert_eq!((run.line(), run.line()), ("mark ok".into(), "await ok".into()), "{rung}");
         engine.done(&["exec", rung, "bash", "-c", &format!("kill -TERM {pid}")]);
         let status = run.status();
         assert_eq!(status.code(), Some(143), "{rung}");
