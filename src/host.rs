@@ -69,7 +69,7 @@ pub struct Facts {
     pub notification: Finding,
     /// Whether it can give a descriptor in answer (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14).
     pub addfd: Finding,
-    /// Whether it can read the caller's memory without SYS_PTRACE.
+    /// Whether it can read the memory of a caller, its descendant, without SYS_PTRACE.
     pub reads_callers: Finding,
     /// Whether a user namespace can be made that has capabilities in it: for mounts, a network and its `lo`.
     pub user_namespaces: Finding,
@@ -92,7 +92,8 @@ pub struct Facts {
     /// Whether a seccomp filter is in force already, as a container's is: what it refuses, it refuses before ours sees it
     /// (seccomp(2), the order of return values).
     pub outer_filter: bool,
-    /// Yama's ptrace_scope (admin-guide/LSM/Yama.rst): above 0 a process is read by its ancestors only. `None` without it.
+    /// Yama's ptrace_scope (admin-guide/LSM/Yama.rst): at 1 a process is read by its ancestors only, above by nobody without
+    /// SYS_PTRACE. `None` without Yama.
     pub yama: Option<u32>,
     /// Whether /proc is there to be read.
     pub proc: Finding,

@@ -10,7 +10,7 @@ pub mod seccomp;
 
 use crate::install::account::Identity;
 use crate::mutation;
-use crate::plan::means::Means;
+use crate::plan::means::{FileBarrier, Means};
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
 pub use listener::Handover;
@@ -116,7 +116,7 @@ impl Confinement {
                 no_new_privs_set()?;
             }
             if self.scopes && !mutation::left_out("landlock") {
-                landlock::restrict_scopes(self.audited)?;
+                landlock::restrict_scopes(self.audited, self.means.files == FileBarrier::Landlock)?;
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {

@@ -1,12 +1,16 @@
 //! Set-up with privilege, read back, undone in reverse.
 pub mod account;
+pub mod dev_box;
 pub mod firewall;
 pub mod home;
 pub mod mountinfo;
 pub mod mounts;
 mod names;
 pub mod netns;
+pub mod placeholders;
+pub mod protect;
 pub mod proxy;
+pub mod publish;
 pub mod reserve;
 pub mod rootless;
 mod specs;
@@ -22,7 +26,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::exec::{Command, SignalState};
 use crate::confine::seccomp::FilterError;
 use crate::host::{Facts, real_path};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, LedgerError};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
@@ -43,7 +47,10 @@ use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
+use placeholders::{PlaceholderError, Placeholders};
+use protect::ProtectError;
 use proxy::{ProxyProcess, SpawnError};
+use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::{Namespaces, RootlessError};
 use specs::{confinement, sockets, unnoted, wall_spec};
@@ -71,6 +78,18 @@ pub enum InstallError {
     /// The sandbox's own namespaces.
     #[error(transparent)]
     Namespaces(#[from] RootlessError),
+    /// What the host would run later.
+    #[error(transparent)]
+    Protect(#[from] ProtectError),
+    /// What stands for what is missing of it.
+    #[error(transparent)]
+    Placeholders(#[from] PlaceholderError),
+    /// The state directory.
+    #[error("state directory: {0}")]
+    State(#[from] LedgerError),
+    /// A port that is to be published.
+    #[error(transparent)]
+    Publish(#[from] publish::Taken),
     /// HOME.
     #[error(transparent)]
     Home(#[from] home::HomeError),
@@ -138,6 +157,8 @@ pub struct Installation {
     undo: Undo,
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
+    placeholders: Option<Placeholders>,
+    forwarder: Option<Forwarder>,
     /// The sandbox's own, where the rung has some.
     namespaces: Option<Namespaces>,
     proxy: Option<(Pid, SocketAddrV4)>,
@@ -188,7 +209,10 @@ impl Installation {
         }
         self.take_workspaces(run, plan)?;
         if plan.rung.means().own_namespaces && plan.identity.is_some() {
-            self.namespaces = Some(Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?);
+            let published = Published::bind(&plan.policy.network.publish)?;
+            let inside = Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?;
+            self.forwarder = (!published.is_empty()).then(|| published.serve(&inside)).transpose()?;
+            self.namespaces = Some(inside);
         }
         // The proxy is forked before anything is open that it must not have.
         if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
@@ -205,6 +229,7 @@ impl Installation {
         }
         self.start_stage(run, plan, facts, own_uid, invocation)?;
         // Meanwhile the proxy has had its time.
+        self.forwarder.as_ref().map_or(Ok(()), Forwarder::await_confined)?;
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
     }
 
@@ -275,6 +300,7 @@ impl Installation {
     ) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
+        self.protect_from_later(run, plan, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
             file.target = real_path(&file.target);
@@ -326,8 +352,10 @@ impl Installation {
                     stage.terminal.as_ref().map(Terminal::number),
                 ];
                 let inside = self.namespaces.as_ref();
+                let placeholders = self.placeholders.as_ref();
+                let undone = placeholders.into_iter().flat_map(Placeholders::descriptors);
                 let ways_in = inside.into_iter().flat_map(Namespaces::descriptors);
-                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).collect();
+                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).chain(undone).collect();
                 if sys::close_all_but(&kept).is_err() {
                     sys::exit_now(1);
                 }
@@ -341,7 +369,9 @@ impl Installation {
                         }
                     })
                 }));
-                sys::exit_now(lived.unwrap_or(1));
+                // Where the supervisor lives it does the same; where it does not, nobody else would.
+                let removed = placeholders.map_or(Ok(()), Placeholders::remove_from_inside);
+                sys::exit_now(lived.unwrap_or(1).max(i32::from(removed.is_err())));
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
@@ -403,7 +433,7 @@ impl Installation {
             note(stage.map_or(Ok(()), reap));
         }
         note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
-        if let Some((pid, _)) = self.proxy.take() {
+        for pid in self.proxy.take().map(|(pid, _)| pid).into_iter().chain(self.forwarder.take().map(|f| f.pid)) {
             note(end_process(pid));
         }
         if let Some(wall) = self.wall.take() {
@@ -425,13 +455,15 @@ impl Installation {
         }
         note(undone);
         self.trees.clear();
+        note(self.remove_placeholders());
         note(self.home.remove_if_empty().map_err(|e| e.to_string()));
         faults
     }
 
     /// The processes of ours beside the stage.
     pub fn companions(&self) -> impl Iterator<Item = Pid> {
-        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer)
+        let forwarder = self.forwarder.as_ref().map(|forwarder| forwarder.pid);
+        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer).chain(forwarder)
     }
 }
 

@@ -33,6 +33,7 @@ fn enter_domain(plan: &MountPlan, scopes: bool) -> Result<(), ConfineError> {
         }
     };
     no_new_privs_set()?;
+    let by_rules = rules.is_some();
     rules.map_or(Ok(()), files::FileRules::restrict)?;
-    if scopes && !mutation::left_out("landlock") { landlock::restrict_scopes(false) } else { Ok(()) }
+    if scopes && !mutation::left_out("landlock") { landlock::restrict_scopes(false, by_rules) } else { Ok(()) }
 }

@@ -131,10 +131,20 @@ pub fn reach(name: &Name) -> Answer {
     refused_or_untouched(call(libc::SYS_faccessat2, asked).map(drop))
 }
 
-/// An act on names that are there.
-pub fn link(from: &Name, to: &Name) -> Answer {
-    let flags = number(if from.follow { libc::AT_SYMLINK_FOLLOW } else { 0 });
-    answer(call(libc::SYS_linkat, [HERE, Argument::Text(&from.text), HERE, Argument::Text(&to.text), flags]))
+/// An act on names that are there; of a descriptor's own file if `own`.
+pub fn link(from: &Name, own: bool, to: &Name) -> Answer {
+    let to = Argument::Text(&to.text);
+    let object = if own { super::walk::pin(from).map(Some) } else { Ok(None) };
+    answer(object.and_then(|object| match &object {
+        Some(object) => {
+            let flags = number(libc::AT_EMPTY_PATH);
+            call(libc::SYS_linkat, [Argument::Fd(object.as_fd()), Argument::Text(c""), HERE, to, flags])
+        }
+        None => {
+            let flags = number(if from.follow { libc::AT_SYMLINK_FOLLOW } else { 0 });
+            call(libc::SYS_linkat, [HERE, Argument::Text(&from.text), HERE, to, flags])
+        }
+    }))
 }
 
 /// rename(2).

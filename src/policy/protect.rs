@@ -42,6 +42,11 @@ impl ProtectedPath {
         }
     }
 
+    /// Whether it lies below the workspace, wherever that is.
+    pub fn is_of_workspace(&self) -> bool {
+        matches!(self.place, Place::Workspace(_))
+    }
+
     /// Whether it is a directory, where it does not exist and that decides what stands in its place.
     pub fn is_directory(&self) -> bool {
         self.directory

@@ -52,7 +52,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::CreateByAlias => create_by_alias(run),
         Operation::CreateFromGrandchild => in_grandchild(|| create_in(&run.protected)),
         Operation::MountOverProtected => run.protected.iter().map(|p| errno_of(mount_tmpfs(p))).collect(),
-        Operation::ListProtected => run.protected.iter().map(|p| listed(p)).collect(),
+        Operation::ListProtected => run.protected.iter().filter(|p| !p.is_file()).map(|p| listed(p)).collect(),
         Operation::WriteInWritable => run.writable.iter().map(|p| written(p)).collect(),
         Operation::Propagation => mount_faults(|m| !m.propagation.is_empty(), "private"),
         Operation::SetIdMounts => {
@@ -93,11 +93,21 @@ fn create_in(places: &[PathBuf]) -> Vec<String> {
     places
         .iter()
         .map(|place| match access(place, AccessFlags::X_OK) {
+            _ if place.is_file() => mode_set_again(place),
             // The kernel looks at the directory's mode before it looks at the mount.
             Err(Errno::EACCES) => "not to be searched".into(),
             _ => created(&place.join(scratch_name())),
         })
         .collect()
+}
+
+/// What is asked of a protected file: its mode, as it is, again. The kernel looks at the mount before the owner.
+fn mode_set_again(path: &Path) -> String {
+    let again = lstat(path).and_then(|stat| {
+        let mode = Mode::from_bits_truncate(stat.st_mode);
+        fchmodat(AT_FDCWD, path, mode, FchmodatFlags::FollowSymlink)
+    });
+    errno_of(again)
 }
 
 fn created(path: &Path) -> String {

@@ -227,8 +227,8 @@ mod tests {
         let mut memory = laid_out(false);
         memory.0[24..32].copy_from_slice(&1025u64.to_ne_bytes());
         assert_eq!(message(&memory, BASE, Layout::new(false)), Err(Fault::Errno(Errno::EMSGSIZE)));
-        memory.0[24..32].copy_from_slice(&3u64.to_ne_bytes());
-        assert!(message(&memory, BASE, Layout::new(false)).is_err(), "a part that is none");
+        memory.0[24..32].copy_from_slice(&100u64.to_ne_bytes());
+        assert!(message(&memory, BASE, Layout::new(false)).is_err(), "parts that are not there");
         assert_eq!(message(&memory, 1, Layout::new(false)), Err(Fault::Errno(Errno::EFAULT)));
         let mut memory = laid_out(false);
         memory.0[8..12].copy_from_slice(&(-1i32).to_ne_bytes());

@@ -8,6 +8,7 @@ use super::table::{Known, Way};
 use super::waiting::{Later, Outcome};
 use super::{living, make};
 use crate::install::firewall::rules::DEFAULT_DENY;
+use crate::ledger::escape::{TEXT_LIMIT, escape};
 use crate::observe::act::{Act, Address, Made, Place, SocketCall};
 use crate::observe::caller::Unread;
 use crate::observe::connectors::Note;
@@ -137,15 +138,34 @@ impl Looked<'_> {
         Refusal { operation: operation.to_owned(), axis: Some(axis(rule)), ..self.refusal(errno, object, rule) }
     }
 
-    /// The refusal of where a socket of the inet families is to go, if it is refused.
-    pub(super) fn refused(&self, sockets: &Sockets, transport: Transport, to: SocketAddr) -> Option<Refusal> {
+    /// The refusal of where a socket of the inet families is to go, if it is refused. What names further hops in its header
+    /// goes nowhere, as with the firewall.
+    pub(super) fn refused(
+        &self,
+        sockets: &Sockets,
+        held: &Held,
+        transport: Transport,
+        to: SocketAddr,
+    ) -> Option<Refusal> {
         let to = meant(to);
-        let rule = sockets.rules.refuses(transport, to)?;
+        let rule = sockets.rules.refuses(transport, to);
+        let rule = rule.or_else(|| held.has_header_options().then_some(DEFAULT_DENY))?;
         Some(self.refusal_of(transport.operation(), transport.refusal(), to, transport.has_ports(), rule))
     }
 
     pub(super) fn refused_on_network(&self, errno: Errno, object: Target, rule: &str) -> Verdict {
         refuse(errno, Refusal { axis: Some(Axis::Network), ..self.refusal(errno, object, rule) })
+    }
+
+    /// The refusal of an abstract name by this process's Landlock domain, which answers for the command's; as the kernel's
+    /// audit tells it where it is read.
+    pub(super) fn refusal_of_name(&self, address: &[u8]) -> Option<Box<Refusal>> {
+        if !is_abstract(address) || address.len() < 3 {
+            return None;
+        }
+        let object = Target::Text(escape(&address[3..], TEXT_LIMIT));
+        let refusal = self.refusal(Errno::EPERM, object, "scope");
+        Some(Box::new(Refusal { axis: Some(Axis::Privilege), operation: "connect".to_owned(), ..refusal }))
     }
 
     /// A socket that did not come from here.

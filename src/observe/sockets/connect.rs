@@ -12,7 +12,7 @@ use crate::observe::ask::with_mask_of;
 use crate::observe::caller::Unread;
 use crate::observe::decode;
 use crate::observe::judge::{Looked, Verdict};
-use crate::observe::told::Target;
+use crate::observe::told::{Refusal, Target};
 use crate::observe::walk::{self, path_of, split};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -80,7 +80,7 @@ impl Looked<'_> {
                 return Verdict::RefuseSilently(errno);
             }
         };
-        if let Some(refusal) = self.refused(sockets, transport, to) {
+        if let Some(refusal) = self.refused(sockets, &held, transport, to) {
             return refuse(transport.refusal(), refusal);
         }
         let note = self.note(sockets, &held, transport, super::rules::meant(to));
@@ -122,6 +122,7 @@ impl Looked<'_> {
         };
         let blocks = held.blocks();
         let deadline = held.send_timeout().map(|wait| (wait, Errno::EAGAIN));
+        let refusal = self.refusal_of_name(&address);
         let (sockets, tid) = (sockets.clone(), self.caller.tid);
         let attempt = move || match held.connect(named.as_ref().map_or(&address, |named| &named.address)) {
             Ok(()) => {
@@ -132,7 +133,7 @@ impl Looked<'_> {
             }
             // There is no room in who listens.
             Err(Errno::EAGAIN) if blocks => Outcome::Blocked,
-            Err(errno) => Outcome::Failed(errno),
+            Err(errno) => refused_or_failed(errno, refusal.as_ref()),
         };
         Ok(self.later(Later { deadline, interruptible: true, ..Later::once(tid, attempt) }))
     }
@@ -185,6 +186,14 @@ impl Looked<'_> {
             let _pinned = pinned.as_fd();
             done(with_mask_of(tid, || held.bind(&address)))
         })))
+    }
+}
+
+/// An abstract name that is refused is so by Landlock: nothing else gives EPERM there (unix(7)).
+pub(super) fn refused_or_failed(errno: Errno, refusal: Option<&Box<Refusal>>) -> Outcome {
+    match (errno, refusal) {
+        (Errno::EPERM, Some(refusal)) => Outcome::Refused(errno, refusal.clone()),
+        _ => Outcome::Failed(errno),
     }
 }
 

@@ -203,6 +203,19 @@ impl Held {
         Some(u16::from_be_bytes([address[2], address[3]])).filter(|port| *port != 0)
     }
 
+    /// Whether its packets would have options in their header (ip(7), IP_OPTIONS), or headers beside it (ipv6(7)).
+    pub fn has_header_options(&self) -> bool {
+        const EXTENSIONS: [i32; 4] =
+            [libc::IPV6_HOPOPTS, libc::IPV6_RTHDRDSTOPTS, libc::IPV6_RTHDR, libc::IPV6_DSTOPTS];
+        let mut value = [0; 256];
+        let mut has = |level, option| self.option(level, option, &mut value).is_ok_and(|length| length > 0);
+        match self.kind {
+            Kind::Inet(_, true) => EXTENSIONS.into_iter().any(|option| has(libc::IPPROTO_IPV6, option)),
+            Kind::Inet(_, false) => has(libc::IPPROTO_IP, libc::IP_OPTIONS),
+            Kind::Unix | Kind::Netlink => false,
+        }
+    }
+
     /// Where TCP stands with it (tcp(7), TCP_INFO).
     pub fn tcp(&self) -> Tcp {
         const CONNECTING: [u8; 2] = [2, 3];

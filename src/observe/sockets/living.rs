@@ -47,7 +47,8 @@ pub fn inode_of(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// What the kernel lists a socket as; `None` where it is in none of the lists: a datagram socket without a port is in none.
+/// What the kernel lists a socket as; `None` where it is in none of the lists, as a datagram socket without a port is, and a
+/// netlink socket that is not bound.
 pub fn listed(inode: u64) -> Option<Known> {
     let text = inode.to_string();
     // The columns of the inodes (proc_pid_net(5)). A line of unix sockets ends in the path, which may hold anything.
@@ -76,7 +77,8 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let six = std::net::TcpListener::bind("[::1]:0").unwrap();
         let (unix, _peer) = UnixStream::pair().unwrap();
-        let netlink = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE).unwrap();
+        let mut netlink = netlink_sys::Socket::new(netlink_sys::protocols::NETLINK_ROUTE).unwrap();
+        netlink.bind_auto().unwrap();
         let datagram = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert_eq!(listed(inode(&listener)), Some(Known::Tcp));
         assert_eq!(listed(inode(&client)), Some(Known::Tcp));

@@ -3,6 +3,7 @@
 use super::Sockets;
 use super::address::{Destination, LO_INDEX, destination};
 use super::calls::{Behind, is_abstract, refuse};
+use super::connect::refused_or_failed;
 use super::held::{Held, Kind, Tcp};
 use super::rules::{Transport, meant};
 use super::table::Known;
@@ -35,10 +36,13 @@ const TOGETHER_MAX: usize = 4 << 20;
 const MSG_ZEROCOPY: i32 = 0x400_0000;
 
 /// One message as it is sent from here.
+#[derive(Default)]
 struct Ready {
     name: Vec<u8>,
     data: Vec<u8>,
     control: Vec<u8>,
+    /// What is told if the name is refused.
+    refusal: Option<Box<crate::observe::told::Refusal>>,
     /// Keeps what the name goes through.
     _named: Option<super::connect::Named>,
 }
@@ -151,9 +155,7 @@ impl Looked<'_> {
         let silently = |errno| Ok(Err(Refusal::Verdict(Verdict::RefuseSilently(errno))));
         match held.kind {
             // A socket that is not connected has nowhere to send to, whatever the message says.
-            Kind::Inet(Transport::Tcp, _) => {
-                Ok(Ok(Ready { name: Vec::new(), data, control: Vec::new(), _named: None }))
-            }
+            Kind::Inet(Transport::Tcp, _) => Ok(Ok(Ready { data, ..Ready::default() })),
             Kind::Inet(transport, _) => {
                 if cut {
                     return silently(Errno::EMSGSIZE);
@@ -164,12 +166,12 @@ impl Looked<'_> {
                     Destination::Nowhere => (Vec::new(), None),
                     Destination::Malformed => return silently(Errno::EINVAL),
                 };
-                if let Some(refusal) = to.and_then(|to| self.refused(sockets, transport, to)) {
+                if let Some(refusal) = to.and_then(|to| self.refused(sockets, held, transport, to)) {
                     return Ok(Err(Refusal::Verdict(refuse(transport.refusal(), refusal))));
                 }
                 // The kernel passes over descriptors here.
                 control.retain(|one| one.level != libc::SOL_SOCKET || one.kind != libc::SCM_RIGHTS);
-                if control.iter().any(names_device) {
+                if control.iter().any(leads_away) {
                     let errno = transport.refusal();
                     let verdict = match to.map(meant) {
                         Some(to) => {
@@ -183,7 +185,7 @@ impl Looked<'_> {
                     };
                     return Ok(Err(Refusal::Verdict(verdict)));
                 }
-                Ok(Ok(Ready { name, data, control: native(&control), _named: None }))
+                Ok(Ok(Ready { name, data, control: native(&control), ..Ready::default() }))
             }
             Kind::Unix | Kind::Netlink => {
                 if cut {
@@ -203,9 +205,12 @@ impl Looked<'_> {
                 Ok(match named {
                     Ok(Some(named)) => {
                         let name = named.address.clone();
-                        Ok(Ready { name, data, control: native(&control), _named: Some(named) })
+                        Ok(Ready { name, data, control: native(&control), _named: Some(named), ..Ready::default() })
                     }
-                    Ok(None) => Ok(Ready { name, data, control: native(&control), _named: None }),
+                    Ok(None) => {
+                        let refusal = self.refusal_of_name(&name);
+                        Ok(Ready { name, data, control: native(&control), refusal, ..Ready::default() })
+                    }
                     Err(verdict) => Err(Refusal::Verdict(verdict)),
                 })
             }
@@ -261,7 +266,7 @@ impl Looked<'_> {
                     (Err(_), _) if done > 0 => return Outcome::Done(done as i64),
                     (Err(Errno::EAGAIN), _) if blocks => return Outcome::Blocked,
                     (Err(Errno::EPIPE), _) if raises => return broken(tid),
-                    (Err(errno), _) => return Outcome::Failed(errno),
+                    (Err(errno), _) => return refused_or_failed(errno, one.refusal.as_ref()),
                 }
             }
             Outcome::Done(done as i64)
@@ -293,11 +298,17 @@ fn broken(tid: Pid) -> Outcome {
     }
 }
 
-/// Whether a control message has its message leave by a device other than `lo` (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
-fn names_device(control: &Control) -> bool {
+/// Whether a control message has its message leave by a device other than `lo` (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO), or by
+/// further hops.
+fn leads_away(control: &Control) -> bool {
     // linux/in.h, linux/in6.h: the index comes first in the one and last in the others.
     const PKTINFO_2292: i32 = 2;
+    const EXTENSIONS: [i32; 7] =
+        [3, 4, 5, libc::IPV6_HOPOPTS, libc::IPV6_RTHDRDSTOPTS, libc::IPV6_RTHDR, libc::IPV6_DSTOPTS];
     let at = match (control.level, control.kind) {
+        // The header's own options, and headers beside it: what they lead by is not judged.
+        (libc::IPPROTO_IP, libc::IP_RETOPTS) => return true,
+        (libc::IPPROTO_IPV6, kind) if EXTENSIONS.contains(&kind) => return true,
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => 0,
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO | PKTINFO_2292) => 16,
         _ => return false,
@@ -316,12 +327,12 @@ mod tests {
         let v4 = |index: u32| [&index.to_ne_bytes()[..], &[0; 8]].concat();
         let v6 = |index: u32| [&[0; 16][..], &index.to_ne_bytes()].concat();
         for (index, named) in [(0, false), (LO_INDEX, false), (2, true), (u32::MAX, true)] {
-            assert_eq!(names_device(&control(libc::IPPROTO_IP, libc::IP_PKTINFO, &v4(index))), named);
+            assert_eq!(leads_away(&control(libc::IPPROTO_IP, libc::IP_PKTINFO, &v4(index))), named);
             for kind in [libc::IPV6_PKTINFO, 2] {
-                assert_eq!(names_device(&control(libc::IPPROTO_IPV6, kind, &v6(index))), named);
+                assert_eq!(leads_away(&control(libc::IPPROTO_IPV6, kind, &v6(index))), named);
             }
         }
-        assert!(names_device(&control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[0; 2])), "too short to tell");
-        assert!(!names_device(&control(libc::IPPROTO_IP, libc::IP_TTL, &v4(2))));
+        assert!(leads_away(&control(libc::IPPROTO_IP, libc::IP_PKTINFO, &[0; 2])), "too short to tell");
+        assert!(!leads_away(&control(libc::IPPROTO_IP, libc::IP_TTL, &v4(2))));
     }
 }

@@ -1,0 +1,65 @@
+//! What a run on an ordinary user's machine does to disk, and undoes: see [`super::protect`] and [`super::placeholders`].
+
+use super::mounts::MountPlan;
+use super::placeholders::{Placeholders, sweep};
+use super::{InstallError, Installation, protect};
+use crate::host::real_path;
+use crate::ledger::{LedgerTarget, RunId};
+use crate::plan::Plan;
+use crate::policy::Posture;
+use nix::unistd::geteuid;
+use std::path::PathBuf;
+
+impl Installation {
+    /// Makes read-only in the view what the host would run later, with placeholders for what is missing of it.
+    pub(super) fn protect_from_later(
+        &mut self,
+        run: &str,
+        plan: &Plan,
+        view: Option<&mut MountPlan>,
+    ) -> Result<(), InstallError> {
+        let (Some(view), Some(identity), true) = (view, &plan.identity, plan.rung.means().own_namespaces) else {
+            return Ok(());
+        };
+        if plan.policy.filesystem.posture == Posture::Open {
+            return Ok(());
+        }
+        let home = real_path(&identity.home);
+        let workspace = plan.policy.filesystem.workspace.as_ref().map(|path| real_path(&path.resolve(&identity.home)));
+        let found = protect::find(&plan.policy, workspace.as_deref(), &home, view)?;
+        if !found.missing.is_empty() || !found.present.is_empty() {
+            let placeholders = Placeholders::put_up(&state_directory()?, run, &found.missing, &found.present)?;
+            view.mask(&real_path(placeholders.place()));
+            self.placeholders = Some(placeholders);
+        }
+        view.files.extend(workspace.and_then(|workspace| protect::excluded(&workspace, &found.missing)));
+        view.read_only_within.extend(found.present);
+        view.read_only_within.extend(found.missing.into_iter().map(|wanted| wanted.path));
+        Ok(())
+    }
+
+    /// Removes the placeholders.
+    pub(super) fn remove_placeholders(&mut self) -> Result<(), String> {
+        self.placeholders.take().map_or(Ok(()), |placeholders| placeholders.remove().map_err(|e| e.to_string()))
+    }
+}
+
+/// Where an ordinary user's runs keep what outlives them.
+fn state_directory() -> Result<PathBuf, InstallError> {
+    // The name is of no account: it is the directory that is asked for.
+    let run = RunId::random()?;
+    match LedgerTarget::default_for(geteuid().as_raw(), &run)? {
+        LedgerTarget::Path(path) => Ok(path.parent().map_or_else(PathBuf::new, PathBuf::from)),
+        LedgerTarget::Fd(_) => Ok(PathBuf::new()),
+    }
+}
+
+/// Removes what an ordinary user's runs have left that were killed.
+pub fn put_back_for_the_dead() -> Result<(), InstallError> {
+    match state_directory() {
+        Ok(directory) => Ok(sweep(&directory)?),
+        // Who has no such directory has left nothing in it.
+        Err(InstallError::State(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
