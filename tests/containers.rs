@@ -5,7 +5,7 @@ mod attempts;
 mod common;
 mod engine;
 
-use engine::cell::{Brief, Cell, STOLEN, TRIED, outcomes, session};
+use engine::cell::{Brief, Cell, STOLEN, TRIED, assert_protected, outcomes, session};
 use engine::images::{SESSION, Tree};
 use engine::{NETWORK, SINK_PORT, direct};
 use ringfence::ledger::record::Outcome;
@@ -219,6 +219,17 @@ fn the_readmes_entry_point_works_in_a_default_container() {
     let ended = engine.fence.ended(said, ledger.trim_end().to_owned());
     let cell = Cell { engine: &engine, tree: Tree::Debian, name: "readme", docker: &[], flags: &[] };
     cell.is_protected("container", &ended, before);
+
+    // As a user without any capability, with a HOME to keep the record in; which user it takes stands there as well.
+    let named = format!("({}", ["`", &HARDENED.join(" "), "`)"].concat());
+    assert!(readme.contains(&named), "README.md lacks {named}");
+    let home = format!("{}:/home/me", engine.volume("readme-home"));
+    let app = format!("{}:/app", engine.volume("readme-users-app"));
+    let places = ["--env", "HOME=/home/me", "--volume", &home, "--volume", &app];
+    let said = engine.docker(&[&["run"], &HARDENED[..], &places, &["readme"], session().as_slice()].concat());
+    let ledger = engine.fence.world.shell("ls /run/engine/volumes/readme-home/.local/state/ringfence/*.jsonl").out;
+    let ended = engine.fence.ended(said, ledger.trim_end().to_owned());
+    assert_protected("readme, hardened", "bare", &ended, &engine.fence);
 
     // The image's command, an interactive shell by nature, and its status.
     let mut command = engine.command(&["run", "--interactive", "--rm", "readme"]);
