@@ -116,6 +116,7 @@ fn other_containers_are_protected_or_refused_by_name() {
     let Some(engine) = engine::start() else { return };
     engine.import(Tree::Busybox);
     let unconfined = ["--security-opt", "seccomp=unconfined"];
+    let home = ["--workdir", "/app", "--env", "HOME=/home/me", "--tmpfs", "/home/me:uid=1000,mode=0700"];
     let user = |more: &[&'static str]| [&["--user", "1000:1000"], more].concat();
     let protected = [
         ("init", "container", vec!["--init"]),
@@ -126,7 +127,7 @@ fn other_containers_are_protected_or_refused_by_name() {
         ("sys-admin-alone", "container", vec!["--cap-add", "SYS_ADMIN"]),
         ("user-alone", "bare", user(&[])),
         // With namespaces of its own, and the workspace as where it works.
-        ("user-with-namespaces", "rootless", user(&[&unconfined[..], &["--workdir", "/app"]].concat())),
+        ("user-with-namespaces", "rootless", user(&[&unconfined[..], &home].concat())),
     ];
     for (name, rung, docker) in protected {
         Cell { engine: &engine, tree: Tree::Busybox, name, docker: &docker, flags: &[] }.protects(rung);
