@@ -8,8 +8,10 @@ mod living;
 use common::RINGFENCE;
 use engine::cell::{Brief, Cell, session};
 use engine::images::{SESSION, Tree};
-use living::Run;
+use living::{Run, until};
 use ringfence::ledger::record::Outcome;
+use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::process::Stdio;
 use world::Said;
 
@@ -118,6 +120,59 @@ fn ended_by_a_signal_beside_other_processes() {
         let ended = cell.ended(Said { code: status.code(), out: String::new(), err: String::new() });
         assert!(ended.seal().complete, "{rung}: {}", Brief(&ended));
         assert_eq!(engine.programs(rung), ["session"], "{rung}: what is left is the container's first process");
+    }
+}
+
+/// Killed beside other processes, ringfence leaves no egress and no way to write behind, whoever lives on.
+#[test]
+fn killed_it_leaves_nothing_open() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &[] };
+        assert_eq!(cell.docker(&["--detach"], &[SESSION, "wait"]).code, Some(0));
+        let later = [&[SESSION, "mark", "/app/started", "await", "/app/go"], &session()[3..]].concat();
+        let script = ["bash", "-c", "echo $$; exec \"$@\"", "bash"];
+        let docker = engine.command(&[&["exec", rung], &script[..], cell.fenced(&later).as_slice()].concat());
+        let mut run = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
+        let pid = run.line();
+        assert_eq!(run.line(), "mark ok", "{rung}");
+        let before = engine.reached();
+        engine.done(&["exec", rung, "bash", "-c", &format!("kill -KILL {pid}")]);
+        assert_eq!(run.status().code(), Some(137), "{rung}");
+        engine.fence.world.write(&cell.outside("app", "go"), "", 0o644);
+        until("whatever lived on has ended", || engine.programs(rung) == ["session"]);
+        assert_eq!(engine.reached(), before, "{rung}");
+        let changes = cell.changes();
+        assert!(!changes.iter().any(|change| change.contains("/usr")), "{rung}: {changes:?}");
+        let verified = engine.fence.verify(&cell.outside("ledger", "run.jsonl"));
+        assert_eq!(verified.code, Some(1), "{rung}: an end that is missing is found: {verified}");
+    }
+}
+
+/// A server of the command's answers on the container's loopback, as a grader's exec asks for it. From elsewhere it is reached
+/// where the firewall holds the command, and not where its sockets live on loopback (docs/rungs.md).
+#[test]
+fn servers_of_the_commands_answer_on_loopback() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &[] };
+        let mut run = attached(&cell, &cell.fenced(&[SESSION, "serve", "8000"]));
+        assert_eq!(run.line(), "serve ok", "{rung}");
+        let ask = ["exec", rung, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8000; cat <&3"];
+        let said = engine.docker(&ask);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "served\n"), "{rung}: {said}");
+        let address = engine.done(&["inspect", "--format", "{{.NetworkSettings.IPAddress}}", rung]);
+        let from_the_bridge = engine
+            .fence
+            .world
+            .inside()
+            .run(move || TcpStream::connect((address.as_str(), 8000)).map(drop).map_err(|cause| cause.kind()));
+        let expected = if rung == "full" { Ok(()) } else { Err(ErrorKind::ConnectionRefused) };
+        assert_eq!(from_the_bridge, expected, "{rung}");
+        engine.done(&["stop", "--time", "20", rung]);
+        run.status();
     }
 }
 
