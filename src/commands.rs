@@ -7,7 +7,7 @@ use crate::host::{Depth, Facts};
 use crate::install::account::Databases;
 use crate::install::reserve;
 use crate::ledger::verify_path;
-use crate::plan::{self, Refusal, describe, dev_box};
+use crate::plan::{self, Refusal, by_mode, describe, dev_box};
 use crate::policy::{Posture, show};
 use crate::report::{self, ReportError};
 use nix::unistd::geteuid;
@@ -61,7 +61,9 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let directory = std::env::current_dir().map_err(call("getcwd"))?;
     dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
     let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
-    let (text, status) = match plan::plan(policy, &facts, &[], args.run.demanded()) {
+    let planned = plan::plan(policy, &facts, &[], args.run.demanded())
+        .and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
+    let (text, status) = match planned {
         Ok(plan) if args.json => (describe::json(&plan, &facts), 0),
         Ok(plan) => (describe::text(&plan, &facts), 0),
         // Whoever reads JSON sees by the facts what could be changed about it.

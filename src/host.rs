@@ -69,7 +69,7 @@ pub struct Facts {
     pub notification: Finding,
     /// Whether it can give a descriptor in answer (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14).
     pub addfd: Finding,
-    /// Whether it can read the caller's memory without SYS_PTRACE.
+    /// Whether it can read the memory of a caller, its descendant, without SYS_PTRACE.
     pub reads_callers: Finding,
     /// Whether a user namespace can be made that has capabilities in it: for mounts, a network and its `lo`.
     pub user_namespaces: Finding,
@@ -89,7 +89,11 @@ pub struct Facts {
     pub pidfd_getfd: Finding,
     /// Whether a socket can be bound to `lo`, and not be freed again, by who has no capability.
     pub bind_to_lo: Finding,
-    /// Yama's ptrace_scope (admin-guide/LSM/Yama.rst): above 0 a process is read by its ancestors only. `None` without it.
+    /// Whether a seccomp filter is in force already, as a container's is: what it refuses, it refuses before ours sees it
+    /// (seccomp(2), the order of return values).
+    pub outer_filter: bool,
+    /// Yama's ptrace_scope (admin-guide/LSM/Yama.rst): at 1 a process is read by its ancestors only, above by nobody without
+    /// SYS_PTRACE. `None` without Yama.
     pub yama: Option<u32>,
     /// Whether /proc is there to be read.
     pub proc: Finding,
@@ -194,6 +198,7 @@ impl Facts {
             pidfd: kernel::pidfd(),
             pidfd_getfd: kernel::pidfd_getfd(),
             bind_to_lo: Err(NOT_TRIED.into()),
+            outer_filter: sys::seccomp_mode().map_err(failed("prctl"))? != 0,
             yama: kernel::yama(),
             proc: finding::proc(),
             dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),

@@ -1,8 +1,10 @@
 //! From a policy and the facts of a host to what will carry each restriction, or a refusal that names what is missing.
 //! Pure: nothing is looked up and nothing is changed here.
 
+pub mod by_mode;
 pub mod describe;
 pub mod dev_box;
+pub mod keep_out;
 pub mod means;
 pub mod rung;
 
@@ -14,7 +16,7 @@ use crate::install::mounts::{MountPlan, Overlay, Writable};
 use crate::install::workspace::Ownership;
 use crate::policy::{AddressRules, Allowlist, Loopback, Policy, Posture, Trees, Unholdable};
 use crate::proxy::Dns;
-use means::{FileBarrier, Means};
+use means::{EgressBarrier, FileBarrier, Means};
 use rung::{Carried, Rung};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -242,6 +244,15 @@ fn rung_notes(policy: &Policy, means: &Means) -> Vec<String> {
             "the account files are the image's own, and this program's file can be read: masks need mounts".into(),
         );
     }
+    if policy.network.posture > Posture::Open && means.egress == EgressBarrier::MadeSockets {
+        notes.push(
+            "the command's servers are reached over loopback only, and this machine's other addresses not at all"
+                .into(),
+        );
+    }
+    if policy.network.posture > Posture::Open && means.own_namespaces {
+        notes.push("the command's servers are reached from outside by --publish only".into());
+    }
     if means.one_uid {
         notes.push("the caller's supplementary groups are kept: giving them up needs root".into());
     }
@@ -438,6 +449,12 @@ fn unobserved(policy: &Policy, facts: &Facts) -> Vec<String> {
              refuses by what it then finds",
             "messages of sendmsg(2) to unix sockets",
         ]);
+        if facts.outer_filter {
+            sentences.push(
+                "what the seccomp filter refuses that was in force already, a container's say: it answers first, with or \
+                 without this run",
+            );
+        }
     }
     match privilege {
         Posture::Open => {}

@@ -16,7 +16,9 @@ use crate::install::reserve::{self, Reservation};
 use crate::install::undo;
 use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
-use crate::plan::{self, Plan, dev_box};
+use crate::plan::keep_out::keep_out;
+use crate::plan::means::FileBarrier;
+use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
@@ -172,6 +174,7 @@ impl<'a> Loaded<'a> {
         let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
+        by_mode::check(&plan, &facts)?;
         control_files::check(&plan, &facts, args)?;
         Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
     }
@@ -193,8 +196,16 @@ impl Planned<'_> {
     fn install(mut self, told: &mut StatusLine) -> Result<Installed, Error> {
         let watchman = Watchman::new()?;
         let (ledger, mask) = control_files::open_ledger(self.args, &self.run, &self.plan)?;
-        if let Some(mounts) = &mut self.plan.mounts {
-            mask.iter().for_each(|path| mounts.mask(path));
+        if let (Some(view), Some(mask)) = (&mut self.plan.mounts, mask) {
+            let means = self.plan.rung.means();
+            match means.files {
+                FileBarrier::Mounts => view.mask(&mask),
+                FileBarrier::Landlock if means.one_uid => {
+                    keep_out(view, mask.parent().filter(|_| mask.is_file()).unwrap_or(&mask));
+                }
+                // Its mode keeps it from another uid.
+                FileBarrier::Landlock => {}
+            }
         }
         let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels()) {

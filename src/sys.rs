@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod capability;
+pub mod message;
 mod mount;
 pub mod notify;
 

@@ -29,7 +29,7 @@ fn facts(world: &World, less: &Less) -> Map<String, Value> {
 }
 
 /// Every fact that something is tried for, where nothing is taken away.
-const TRIED: [&str; 17] = [
+const TRIED: [&str; 18] = [
     "addfd",
     "bind_to_lo",
     "idmapped_mounts",
@@ -39,6 +39,7 @@ const TRIED: [&str; 17] = [
     "mounts",
     "nflog",
     "nftables",
+    "nftables_in_user_namespace",
     "no_new_privs",
     "notification",
     "pidfd",
@@ -49,17 +50,8 @@ const TRIED: [&str; 17] = [
     "user_namespaces",
 ];
 /// Those that are told besides.
-const TOLD: [&str; 9] = [
-    "capabilities",
-    "id_mapping",
-    "kernel",
-    "landlock_abi",
-    "landlock_audit",
-    "nftables_in_user_namespace",
-    "pid_1",
-    "uid",
-    "yama",
-];
+const TOLD: [&str; 9] =
+    ["capabilities", "id_mapping", "kernel", "landlock_abi", "landlock_audit", "outer_filter", "pid_1", "uid", "yama"];
 
 /// Everything but what is named is true, and each of those tells its cause, or is `false`.
 #[track_caller]
@@ -76,6 +68,9 @@ fn assert_lacks(found: &Map<String, Value>, lacks: &[(&str, &str)]) {
     }
 }
 
+/// What is taken away, and the facts that it takes, with their causes.
+type Row<'a> = (&'a str, Less, Vec<(&'a str, &'a str)>);
+
 /// What holds where nothing is taken away, and no fact goes by another name than these.
 #[test]
 fn all_is_there_for_root() {
@@ -88,6 +83,8 @@ fn all_is_there_for_root() {
     let mut expected: Vec<&str> = TRIED.into_iter().chain(TOLD).collect();
     expected.sort_unstable();
     assert_eq!(names, expected);
+    let page = include_str!("../docs/record.md");
+    assert!(names.iter().all(|name| page.contains(&format!("| `{name}` |"))), "docs/record.md lacks one of {names:?}");
     let abi = Command::new("/usr/bin/python3")
         .args(["-c", "import ctypes; print(ctypes.CDLL(None).syscall(444, 0, 0, 1), end='')"])
         .output()
@@ -107,7 +104,7 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
     let unreadable = "read /proc/TID/mem: EPERM: Operation not permitted";
     let no_listener = |cause| [("notification", cause), ("addfd", cause), ("reads_callers", cause)];
     let no_landlock = "landlock_create_ruleset: ENOSYS";
-    let rows: Vec<(&str, Less, Vec<(&str, &str)>)> = vec![
+    let rows: Vec<Row<'_>> = vec![
         ("nothing", Less::new(), vec![]),
         ("Landlock", Less::new().no_landlock(), vec![("landlock", no_landlock), ("landlock_scopes", "false")]),
         (
@@ -122,7 +119,8 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
             no_listener("EBUSY: another listener is in this process's filter chain").to_vec(),
         ),
         ("ADDFD", Less::new().no_addfd(), vec![("addfd", "NOTIF_ADDFD: EINVAL")]),
-        ("a caller's memory", Less::new().yama(1), vec![("reads_callers", unreadable)]),
+        ("Yama's opinion", Less::new().yama(1), vec![]),
+        ("a caller's memory", Less::new().yama(3), vec![("reads_callers", unreadable)]),
         (
             "no_new_privs",
             Less::new().refuse_when("prctl", &prctl(SET_NO_NEW_PRIVS), Errno::EPERM),
@@ -143,6 +141,8 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
             Less::new().no_userns(),
             vec![
                 ("user_namespaces", "unshare CLONE_NEWUSER: EPERM"),
+                ("nftables_in_user_namespace", "unshare CLONE_NEWUSER: EPERM"),
+                ("nftables_in_user_namespace", "unshare CLONE_NEWUSER: EPERM"),
                 ("idmapped_mounts", "user namespace of the workspace's id mapping: EPERM"),
             ],
         ),
@@ -164,7 +164,7 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
         (
             "nftables",
             Less::new().no_nft(),
-            ["nftables", "nflog"].map(|fact| (fact, "Protocol not supported")).into_iter().collect(),
+            ["nftables", "nflog", "nftables_in_user_namespace"].map(|fact| (fact, "Protocol not supported")).to_vec(),
         ),
         (
             "pidfds",
@@ -182,7 +182,7 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
     let found = facts(&world, &Less::new().yama(2));
     assert_eq!(
         (&found["yama"], &found["reads_callers"]),
-        (&json!(2), &json!(format!("{unreadable} (Yama's ptrace_scope is 2: accepted is 0)")))
+        (&json!(2), &json!(format!("{unreadable} (Yama's ptrace_scope is 2; accepted: 0, 1)")))
     );
 }
 
@@ -197,6 +197,8 @@ fn environments_are_told_apart() {
         ("nftables", "Operation not permitted"),
         ("nflog", "Operation not permitted"),
         ("user_namespaces", unshare),
+        ("nftables_in_user_namespace", unshare),
+        ("nftables_in_user_namespace", unshare),
         ("pidfd_getfd", "pidfd_getfd: EPERM"),
     ];
     let user = [
@@ -206,8 +208,8 @@ fn environments_are_told_apart() {
         ("nflog", "Operation not permitted"),
         ("setpcap", "prctl PR_CAPBSET_DROP: EPERM"),
     ];
-    let no_capabilities =
-        [("user_namespaces", "in a user namespace: EPERM"), ("mount_setattr", "in a user namespace: EPERM")];
+    let no_capabilities = ["user_namespaces", "nftables_in_user_namespace", "mount_setattr"]
+        .map(|fact| (fact, "in a user namespace: EPERM"));
     let setpcap = [user[4]];
     for (what, less, lacks) in [
         ("container", Less::new().container(), container.to_vec()),

@@ -190,7 +190,7 @@ fn a_foreign_domain_that_is_refused_at_the_same_time_is_not_ours() {
             let address = SocketAddr::from_abstract_name("foreign\u{7}bait").expect("a name");
             let _bait = UnixListener::bind_addr(&address).expect("bind");
             nix::sys::prctl::set_no_new_privs().expect("prctl");
-            ringfence::confine::landlock::restrict_scopes(true).expect("Landlock");
+            ringfence::confine::landlock::restrict_scopes(true, false).expect("Landlock");
             let mut refused = 0;
             while !over.load(Ordering::SeqCst) {
                 let outcome = UnixStream::connect_addr(&address).map(drop);

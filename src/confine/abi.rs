@@ -126,8 +126,17 @@ const I386: &[(&str, &str, Form)] = &[
 
 /// The i386 numbers of calls on sockets, for which libseccomp answers with others of its own making, because they are also
 /// made by socketcall(2).
-const SOCKETS: [(&str, i32); 6] =
-    [("socket", 359), ("socketpair", 360), ("bind", 361), ("connect", 362), ("setsockopt", 366), ("sendto", 369)];
+const SOCKETS: [(&str, i32); 9] = [
+    ("socket", 359),
+    ("socketpair", 360),
+    ("bind", 361),
+    ("connect", 362),
+    ("listen", 363),
+    ("setsockopt", 366),
+    ("sendto", 369),
+    ("sendmsg", 370),
+    ("sendmmsg", 345),
+];
 
 /// Calls that libseccomp may be too old to know, by their number, which is the same in every table since 424.
 const NEW: [(&str, i32); 5] =

@@ -55,8 +55,10 @@ impl Peer {
         let number: RawFd = *loaded.as_ref().unwrap_or(&-1);
         write(&self.say, &number.to_ne_bytes()).map_err(failed(STEP, "write"))?;
         let status = wait_for_peer(self.pid).map_err(failed(STEP, "waitpid"))?;
-        // EBUSY: a filter further up the chain has a listener, and there may be one only.
-        loaded.map_err(failed(STEP, "seccomp"))?;
+        loaded.map_err(|errno| match errno {
+            Errno::EBUSY => failed(STEP, "seccomp, as another listener is in this process's filter chain")(errno),
+            _ => failed(STEP, "seccomp")(errno),
+        })?;
         wanted(STEP, status, 0)?;
         wanted(STEP, sys::is_open(number), false)
     }

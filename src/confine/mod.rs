@@ -10,7 +10,7 @@ pub mod seccomp;
 
 use crate::install::account::Identity;
 use crate::mutation;
-use crate::plan::means::Means;
+use crate::plan::means::{FileBarrier, Means};
 use crate::policy::Posture;
 use crate::sys::{self, CapabilitySets};
 pub use listener::Handover;
@@ -29,6 +29,8 @@ pub struct Confinement {
     pub identity: Option<Identity>,
     /// The seccomp program that refuses by itself, made ahead by [`seccomp::program`].
     pub filter: Vec<u8>,
+    /// The observer's own, made likewise, which leaves it the sockets that it makes for the command.
+    pub observers: Vec<u8>,
     /// The one that hands over to a listener, made ahead by [`seccomp::program_with_listener`].
     pub notifying: Vec<u8>,
     /// Whether the kernel has Landlock's scopes (ABI 6, Linux 6.12).
@@ -114,7 +116,7 @@ impl Confinement {
                 no_new_privs_set()?;
             }
             if self.scopes && !mutation::left_out("landlock") {
-                landlock::restrict_scopes(self.audited)?;
+                landlock::restrict_scopes(self.audited, self.means.files == FileBarrier::Landlock)?;
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {

@@ -40,7 +40,7 @@ impl Confinement {
         no_new_privs_set()?;
         // It reads what the command may not: its memory is closed to all of the command's user.
         nix::sys::prctl::set_dumpable(false).map_err(failed("observer", "prctl"))?;
-        sys::load_seccomp(&self.filter).map_err(failed("observer", "seccomp"))?;
+        sys::load_seccomp(&self.observers).map_err(failed("observer", "seccomp"))?;
         wanted(
             "observer",
             sys::seccomp_mode().map_err(failed("observer", "prctl"))?,

@@ -175,6 +175,7 @@ pub fn rules(terms: &Terms) -> Vec<Rule> {
         // Who shares a table of descriptors with another process can have one of its sockets take another's place.
         let shares = Condition::Is { argument: 0, mask: SHARED_TABLE, value: libc::CLONE_FILES as u64 };
         rules.refuse(&["clone"], &[shares], libc::EPERM, Some(Axis::Network), "shared-descriptors");
+        of_made_sockets(&mut rules);
     }
     rules.0
 }
@@ -195,6 +196,36 @@ fn other_families(rules: &mut Rules) {
         refuse(rules, Condition::has(0, 1 << bit), Axis::Network);
     }
 }
+
+/// What sockets that are bound to `lo` may not be asked for.
+fn of_made_sockets(rules: &mut Rules) {
+    let network = Some(Axis::Network);
+    let option = |level: i32, option: i32| [Condition::equals(1, level as u64), Condition::equals(2, option as u64)];
+    // A socket that has no device for a moment could be given another: who has NET_RAW may, says the kernel of all others.
+    for device in [libc::SO_BINDTODEVICE, SO_BINDTOIFINDEX] {
+        rules.refuse(&["setsockopt"], &option(libc::SOL_SOCKET, device), libc::EPERM, network, "socket-device");
+    }
+    // A packet with options takes its own way (RFC 791, source routes): as the firewall, nobody sends one.
+    let options = option(libc::IPPROTO_IP, libc::IP_OPTIONS);
+    rules.refuse(&["setsockopt"], &options, libc::EPERM, network, "header-options");
+    // A connect that is made by a send, or later. The answer is that of a kernel where it is switched off (ip-sysctl,
+    // tcp_fastopen), upon which programs connect.
+    for fast_open in FAST_OPEN {
+        rules.refuse(&["setsockopt"], &option(libc::IPPROTO_TCP, fast_open), libc::EOPNOTSUPP, network, "fast-open");
+    }
+    for (call, flags) in [("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)] {
+        let asked = Condition::has(flags, libc::MSG_FASTOPEN as u64);
+        rules.refuse(&[call], &[asked], libc::EOPNOTSUPP, network, "fast-open");
+    }
+    // The kernel would read the caller's memory after it was looked at, and tell of it on the caller's socket.
+    rules.refuse(&["setsockopt"], &option(libc::SOL_SOCKET, SO_ZEROCOPY), libc::EOPNOTSUPP, None, "zero-copy");
+}
+
+/// asm-generic/socket.h.
+const SO_ZEROCOPY: i32 = 60;
+const SO_BINDTOIFINDEX: i32 = 62;
+/// TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_KEY, TCP_FASTOPEN_NO_COOKIE (linux/tcp.h).
+const FAST_OPEN: [i32; 4] = [23, 30, 33, 34];
 
 /// Refuses sockets of the inet families for which the kernel opens others that have no file, so that the firewall sees no
 /// opener.

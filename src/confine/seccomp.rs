@@ -76,7 +76,7 @@ pub fn program(rules: &[Rule], watched: &[Watched], tables: &[Table]) -> Result<
             filter.add(ScmpAction::Errno(rule.errno), rule.call, &rule.conditions)?;
         }
         for entry in watched.iter().filter(|entry| entry.decides) {
-            for conditions in &entry.when {
+            for conditions in entry.conditions() {
                 filter.add(ScmpAction::Errno(libc::EPERM), entry.call, conditions)?;
             }
         }
@@ -94,8 +94,7 @@ pub fn program_with_listener(rules: &[Rule], watched: &[Watched], tables: &[Tabl
             filter.add(action, rule.call, &rule.conditions)?;
         }
         for entry in watched {
-            let always = [Vec::new()];
-            for conditions in if entry.when.is_empty() { &always[..] } else { &entry.when } {
+            for conditions in entry.conditions() {
                 filter.add(ScmpAction::Notify, entry.call, conditions)?;
             }
         }

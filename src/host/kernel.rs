@@ -6,7 +6,7 @@ use crate::install::firewall;
 use crate::install::workspace::IdMapping;
 use crate::observe::nflog::NfLog;
 use crate::sys::call::{Argument, call_for_fd};
-use crate::sys::capability::{NET_ADMIN, SYS_ADMIN};
+use crate::sys::capability::{CHOWN, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 use nix::libc;
 use nix::unistd::{Gid, Uid, getpid};
 use serde_json::{Value, json};
@@ -27,8 +27,8 @@ impl Landlock {
 impl Facts {
     /// Whether what is known so far stands against nothing of the strongest rung.
     pub(super) fn strongest_in_reach(&self) -> bool {
-        let root = self.uid == 0 && self.has(SYS_ADMIN) && self.has(NET_ADMIN);
-        root && matches!(self.mounts, Some(Ok(()))) && !matches!(self.firewall, Some(Err(_)))
+        let capable = [SYS_ADMIN, NET_ADMIN, SETUID, SETGID, SETPCAP, CHOWN, KILL].iter().all(|one| self.has(*one));
+        self.uid == 0 && capable && matches!(self.mounts, Some(Ok(()))) && !matches!(self.firewall, Some(Err(_)))
     }
 
     /// Tries what the other rungs stand on, in children that end with it.
@@ -55,7 +55,7 @@ impl Facts {
     /// A memory that was not to be read, with what keeps it where that is known.
     fn with_yama(&self, found: Finding) -> Finding {
         found.map_err(|cause| match self.yama {
-            Some(scope @ 1..) => format!("{cause} (Yama's ptrace_scope is {scope}: accepted is 0)"),
+            Some(scope @ 2..) => format!("{cause} (Yama's ptrace_scope is {scope}; accepted: 0, 1)"),
             _ => cause,
         })
     }
@@ -90,6 +90,7 @@ impl Facts {
             ("notification", shown(&self.notification)),
             ("addfd", shown(&self.addfd)),
             ("reads_callers", shown(&self.reads_callers)),
+            ("outer_filter", json!(self.outer_filter)),
             ("yama", json!(self.yama)),
             ("setpcap", shown(&self.setpcap)),
             ("no_new_privs", shown(&self.no_new_privs)),

@@ -2,7 +2,7 @@
 //! module restricts them the namespace can be made and gives no capabilities.
 
 use super::finding::{Finding, Teller, Tried};
-use crate::install::firewall;
+use crate::install::{firewall, netns};
 use crate::sys::{self, MountAttr};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -48,7 +48,8 @@ fn enter() -> Finding {
     let scratch = sys::new_tmpfs(0o700, 0).map_err(failed("fsmount in a user namespace"))?;
     let point = open("/proc", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).map_err(failed("open /proc"))?;
     sys::move_mount(scratch.as_fd(), point.as_fd()).map_err(failed("move_mount in a user namespace"))?;
-    umount2("/proc", MntFlags::MNT_DETACH).map_err(failed("umount2 in a user namespace"))
+    umount2("/proc", MntFlags::MNT_DETACH).map_err(failed("umount2 in a user namespace"))?;
+    netns::furnish().map_err(|error| format!("{error} in a user namespace"))
 }
 
 fn change_mounts() -> Finding {

@@ -1,6 +1,6 @@
 //! What the rungs without a firewall and without mounts work by, tried as they will do it: a process confined like the
-//! command makes calls, and one confined like the observer, no relative of it, is notified of them, reads its memory,
-//! answers one and gives a descriptor in answer to the other (seccomp_unotify(2)).
+//! command makes calls, and one confined like the observer, its parent, is notified of them, reads its memory, answers one
+//! and gives a descriptor in answer to the other (seccomp_unotify(2)).
 
 use super::finding::{Finding, Teller, Tried};
 use super::landlock::restrict_files;
@@ -44,7 +44,7 @@ pub(super) fn try_it(tell: &Teller) {
     let no_new_privs = set_no_new_privs();
     tell.tell(Tried::NoNewPrivs, no_new_privs.clone());
     let go_on = no_new_privs.and_then(|()| {
-        // The stage enters the file rules before it forks the observer, and the command a domain within.
+        // The observer and the stage are in the domain of the file rules, and the command in one within.
         tell.tell(Tried::LandlockFiles, restrict_files());
         both(tell)
     });
@@ -77,27 +77,19 @@ fn both(tell: &Teller) -> Finding {
     let failed = |call: &'static str| move |errno: Errno| format!("{call}: {errno}");
     let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
     let (takes, gives) = pair.map_err(failed("socketpair"))?;
-    let observer = match sys::fork_single_threaded().map_err(failed("fork"))? {
+    match sys::fork_single_threaded().map_err(failed("fork"))? {
         Fork::Child => {
-            drop(gives);
-            observer(tell, takes);
-            sys::exit_now(0)
-        }
-        Fork::Parent(pid) => pid,
-    };
-    drop(takes);
-    let command = match sys::fork_single_threaded() {
-        Ok(Fork::Child) => {
+            drop(takes);
             command(tell, gives);
             sys::exit_now(0)
         }
-        Ok(Fork::Parent(pid)) => Ok(pid),
-        Err(errno) => Err(errno),
-    };
-    // Each ends with the other: the observer hears the end of the socket, and the command's calls give ENOSYS.
-    drop(gives);
-    waitpid(observer, None).map_err(failed("waitpid"))?;
-    command.map_err(failed("fork")).and_then(|pid| waitpid(pid, None).map(drop).map_err(failed("waitpid")))
+        Fork::Parent(child) => {
+            // Each ends with the other: this one hears the end of the socket, and the command's calls give ENOSYS.
+            drop(gives);
+            observer(tell, takes);
+            waitpid(child, None).map(drop).map_err(failed("waitpid"))
+        }
+    }
 }
 
 /// Takes the ids, where there is more than one uid, and gives up all capabilities.
@@ -144,7 +136,7 @@ fn load() -> Result<RawFd, String> {
     // As the exec of a program that its user may read makes it.
     set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))?;
     // Where there are none nothing depends on them here: they are a fact of their own.
-    drop(restrict_scopes(false));
+    drop(restrict_scopes(false, false));
     let rule = Rule { call: CALL, conditions: Vec::new(), errno: 0, axis: Some(Axis::Privilege), name: "trial" };
     let program = program_with_listener(&[rule], &[], &[Table::Native]).map_err(|error| error.to_string())?;
     notify::load_seccomp_with_listener(&program).map_err(|errno| match errno {

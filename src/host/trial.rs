@@ -83,7 +83,8 @@ fn try_scopes() -> u8 {
         return NONE;
     }
     // One that says that it holds and does not is none to go without: it stops the confinement.
-    let offered = |audited| matches!(landlock::restrict_scopes(audited), Ok(()) | Err(ConfineError::ReadBack { .. }));
+    let offered =
+        |audited| matches!(landlock::restrict_scopes(audited, false), Ok(()) | Err(ConfineError::ReadBack { .. }));
     // On a kernel that lacks the first form nothing is in force after it has failed.
     if offered(true) {
         AUDITED

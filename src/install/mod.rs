@@ -33,7 +33,7 @@ use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::ObserverSpec;
 use crate::plan::Plan;
-use crate::plan::means::EgressBarrier;
+use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
@@ -53,11 +53,11 @@ use proxy::{ProxyProcess, SpawnError};
 use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::{Namespaces, RootlessError};
-use specs::{confinement, unnoted, wall_spec};
+use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -174,6 +174,8 @@ pub struct Installation {
     /// The observer, the stage's parent, and where it will be heard.
     observer: Option<Pid>,
     observer_channel: Option<Channel>,
+    /// The probes' bait outside of the sandbox.
+    bait: Option<OwnedFd>,
     /// Whom the command runs as.
     identity: Option<Identity>,
     /// Children that this program was started with, which are none of the run's.
@@ -306,7 +308,8 @@ impl Installation {
         if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
             mounts.mask(&undo.path);
         }
-        if let (Some(mounts), Some(proxy)) = (&mut mounts, proxy) {
+        let by_landlock = plan.rung.means().files == FileBarrier::Landlock;
+        if let (Some(mounts), Some(proxy), false) = (&mut mounts, proxy, by_landlock) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
@@ -318,6 +321,8 @@ impl Installation {
             calls,
             ids: identity.into(),
             unnoted: unnoted(plan, proxy),
+            view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
+            sockets: sockets(run, plan, proxy),
         });
         let stage = Stage {
             confinement,
@@ -331,10 +336,11 @@ impl Installation {
             suite: Suite::for_run(surroundings).map_err(InstallError::Stage)?,
             terminal: Terminal::of_caller(),
         };
+        self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
         let (ours, theirs) = Channel::pair()?;
         let (hears, tells) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
-        let means = plan.rung.means();
+        let (means, scopes) = (plan.rung.means(), plan.scopes);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
                 // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
@@ -358,7 +364,7 @@ impl Installation {
                     let enter = || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
                         match &mounts {
-                            Some(plan) => enter_view(plan, means, id_mapping),
+                            Some(plan) => enter_view(plan, means, scopes, id_mapping),
                             None => Ok(()),
                         }
                     };
@@ -392,6 +398,7 @@ impl Installation {
 
     /// The command runs, in this process.
     pub fn command_runs(&mut self, command: Pid) {
+        self.bait = None;
         if let Some(identity) = &self.identity {
             self.evidence.command_runs(command, identity.uid.as_raw());
         }

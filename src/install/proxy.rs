@@ -130,7 +130,7 @@ fn strip(
         Some(_) => {}
         None => keep_ids()?,
     }
-    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
+    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl PR_SET_NO_NEW_PRIVS"))?;
     no_files()?;
     if mutation::left_out("proxy-seccomp") {
         return Ok(());
@@ -142,7 +142,7 @@ fn strip(
 pub(super) fn strip_as_caller(filter: &[u8]) -> Result<(), SpawnError> {
     raise_descriptor_limit()?;
     keep_ids()?;
-    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl"))?;
+    nix::sys::prctl::set_no_new_privs().map_err(failed("prctl PR_SET_NO_NEW_PRIVS"))?;
     no_files()?;
     sys::load_seccomp(filter).map_err(failed("seccomp"))
 }
@@ -150,12 +150,12 @@ pub(super) fn strip_as_caller(filter: &[u8]) -> Result<(), SpawnError> {
 /// For a process with the caller's own uid, which the command has too: Landlock keeps the command from it, and its memory
 /// is closed besides (proc(5)).
 fn keep_ids() -> Result<(), SpawnError> {
-    sys::ambient_clear().map_err(failed("prctl"))?;
+    sys::ambient_clear().map_err(failed("prctl PR_CAP_AMBIENT"))?;
     sys::capset(CapabilitySets::default()).map_err(failed("capset"))?;
     if sys::capget().map_err(failed("capget"))? != CapabilitySets::default() {
         return Err(failed("read back the drop")(Errno::EPERM));
     }
-    nix::sys::prctl::set_dumpable(false).map_err(failed("prctl"))
+    nix::sys::prctl::set_dumpable(false).map_err(failed("prctl PR_SET_DUMPABLE"))
 }
 
 fn drop_ids(uid: Uid, gid: Gid) -> Result<(), SpawnError> {

@@ -6,8 +6,9 @@ use crate::confine::{Confinement, seccomp};
 use crate::mutation;
 use crate::observe::calls::Calls;
 use crate::observe::process::Unnoted;
+use crate::observe::sockets::rules::SocketRules;
 use crate::observe::watched::Ids;
-use crate::plan::means::Terms;
+use crate::plan::means::{EgressBarrier, Means, Terms};
 use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use ipnet::IpNet;
@@ -23,6 +24,13 @@ pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
     }
 }
 
+/// What the command's sockets are held to, where they are made for it.
+pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Option<SocketRules> {
+    let (wall, identity) = plan.wall.as_ref().zip(plan.identity.as_ref())?;
+    let made = plan.rung.means().egress == EgressBarrier::MadeSockets && wall.egress == firewall::Egress::Restricted;
+    made.then(|| SocketRules::from(&wall_spec(run, identity.uid.as_raw(), proxy, wall, 0)))
+}
+
 /// How the command is confined, and which of its calls are looked at.
 pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
     let postures = plan.policy.postures();
@@ -30,11 +38,14 @@ pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallEr
     let means = plan.rung.means();
     let terms = Terms { privilege: postures.privilege, network: postures.network, means };
     let calls = Calls::new(&terms, own, &plan.policy.privilege.abi);
+    let plain = Terms { means: Means { egress: EgressBarrier::Firewall, ..means }, ..terms };
+    let own_calls = Calls::new(&plain, own, &plan.policy.privilege.abi);
     let confinement = Confinement {
         privilege: postures.privilege,
         means,
         identity: plan.identity.clone(),
         filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
+        observers: seccomp::program(&own_calls.rules, &own_calls.watched, &own_calls.tables)?,
         notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
         scopes: plan.scopes,
         audited: plan.audited,

@@ -58,6 +58,9 @@ fn default_path(uid: u32, run: &RunId, xdg: Option<OsString>, home: Option<OsStr
     Ok(base.join("ringfence").join(format!("{run}.jsonl")))
 }
 
+/// The mode of what only its owner may read and write.
+pub(super) const OWNERS: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+
 /// A directory entry made by this run, to be taken back if the run never starts.
 #[derive(Debug)]
 struct Entry {
@@ -71,9 +74,16 @@ struct Entry {
 pub(crate) struct Made {
     directories: Vec<Entry>,
     file: Option<Entry>,
+    /// Whether files are closed to their own owner too.
+    pub(super) shut: bool,
 }
 
 impl Made {
+    /// Whether there is a file that was made here.
+    pub(super) fn is_ours(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Removes the file, if its name still means `file`, and then each directory that was made and is empty again.
     pub(crate) fn remove(self, file: &OwnedFd) -> Result<(), LedgerError> {
         if let Some(entry) = self.file {
@@ -93,7 +103,8 @@ impl Made {
     pub(super) fn create_beside(&self, name: fn(&OsStr) -> OsString) -> Result<OwnedFd, Errno> {
         let entry = self.file.as_ref().ok_or(Errno::ENOENT)?;
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-        openat(&entry.dir, name(&entry.name).as_os_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)
+        let mode = if self.shut { Mode::empty() } else { OWNERS };
+        openat(&entry.dir, name(&entry.name).as_os_str(), flags, mode)
     }
 
     /// Removes that file, if its name still means `file`.
@@ -143,7 +154,7 @@ pub(crate) fn create(path: &Path) -> Result<(OwnedFd, Made), LedgerError> {
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     let mut made = Vec::new();
     match create_below(parent, name, &mut made) {
-        Ok((file, entry)) => Ok((file, Made { directories: made, file: Some(entry) })),
+        Ok((file, entry)) => Ok((file, Made { directories: made, file: Some(entry), shut: false })),
         Err(cause) => match remove_directories(made) {
             Ok(()) => Err(cause),
             Err(LedgerError::Path { path: left, cause: errno, .. }) => {
@@ -180,8 +191,7 @@ fn create_below(parent: &Path, name: &OsStr, made: &mut Vec<Entry>) -> Result<(O
     // O_EXCL fails for a name that exists, a dangling link included (open(2)), so the file is ours from its first byte.
     let flags =
         OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_APPEND | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    let file =
-        openat(&dir, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|cause| failed("openat", &path, cause))?;
+    let file = openat(&dir, name, flags, OWNERS).map_err(|cause| failed("openat", &path, cause))?;
     Ok((file, Entry { dir, name: name.to_owned(), path }))
 }
 

@@ -13,11 +13,13 @@ use super::record::{Body, Infrastructure, Object, Outcome, Record, Seal, VERSION
 use super::run_id::RunId;
 use super::sink::{Refused, Sink};
 use super::tally::Tally;
-use super::target::{LedgerTarget, Made, adopt, create};
+use super::target::{LedgerTarget, Made, OWNERS, adopt, create};
 use nix::errno::Errno;
+use nix::sys::stat::{Mode, fchmod};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What a record that cannot be written means for the run.
@@ -148,6 +150,21 @@ impl Ledger {
         Ledger { mode, ..self }
     }
 
+    /// Closes the ledger's files to their own owner too until the seal, for a command that has the same uid. A descriptor of
+    /// the caller's is left as it is.
+    pub fn shut(&mut self) -> Result<(), LedgerError> {
+        if self.made.is_ours() {
+            self.set_mode(Mode::empty())?;
+            self.made.shut = true;
+        }
+        Ok(())
+    }
+
+    fn set_mode(&self, mode: Mode) -> Result<(), LedgerError> {
+        let failed = |cause| LedgerError::Path { call: "fchmod", path: PathBuf::from(&self.target), cause };
+        fchmod(self.sink.file(), mode).map_err(failed)
+    }
+
     /// The path, or `fd:N`.
     pub fn target(&self) -> &str {
         &self.target
@@ -256,6 +273,9 @@ impl Ledger {
             self.stage = Stage::Sealed;
         }
         written.map_err(|failure| failure.error)?;
+        if self.made.shut {
+            self.set_mode(OWNERS)?;
+        }
         Ok(Sealed {
             head: self.head.clone(),
             complete: seal.complete,

@@ -152,10 +152,82 @@ pub enum Act {
         /// The value of setsockopt(2).
         value: Vec<u8>,
     },
+    /// A call on a socket that is made for its caller.
+    OnSocket(SocketCall),
     /// A call that needs a capability, as it can be made again.
     Privileged(Vec<Value>),
     /// What the kernel decides by the call's own form, or what can be no denial.
     Plain,
+}
+
+/// A call on a socket, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SocketCall {
+    /// socket(2).
+    Make {
+        /// `AF_*`.
+        family: i32,
+        /// `SOCK_*`, with flags.
+        kind: i32,
+        /// The protocol's number.
+        protocol: i32,
+    },
+    /// bind(2).
+    Bind {
+        /// The caller's socket.
+        socket: i32,
+        /// The address; empty where its length is none that the kernel takes.
+        address: Vec<u8>,
+    },
+    /// connect(2).
+    Connect {
+        /// The caller's socket.
+        socket: i32,
+        /// The address, likewise.
+        address: Vec<u8>,
+    },
+    /// listen(2).
+    Listen {
+        /// The caller's socket.
+        socket: i32,
+        /// How many may wait to be accepted.
+        backlog: i32,
+    },
+    /// sendto(2), sendmsg(2), sendmmsg(2).
+    Send {
+        /// The caller's socket.
+        socket: i32,
+        /// `MSG_*`.
+        flags: i32,
+        /// What is sent.
+        sent: Sent,
+    },
+}
+
+/// What is sent, where it lies in the caller's memory: it is read once it is known who sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sent {
+    /// By sendto(2).
+    Piece {
+        /// The data's address.
+        data: u64,
+        /// Its length in bytes.
+        length: u64,
+        /// Where to; empty for nowhere.
+        address: Vec<u8>,
+    },
+    /// By sendmsg(2): `struct msghdr`.
+    Message {
+        /// Its address.
+        at: u64,
+    },
+    /// By sendmmsg(2): so many of `struct mmsghdr`.
+    Messages {
+        /// The first one's address.
+        at: u64,
+        /// How many.
+        count: u32,
+    },
 }
 
 /// A socket's address.

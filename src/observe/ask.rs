@@ -58,7 +58,8 @@ fn no_follow(name: &Name) -> Argument<'static> {
 /// The mask of modes belongs to the whole process: one act at a time has its caller's.
 static MASK: Mutex<()> = Mutex::new(());
 
-fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
+/// Does `work` with the mask of modes that the caller has.
+pub fn with_mask_of<T>(tid: Pid, work: impl FnOnce() -> T) -> T {
     let _alone = MASK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let status = procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
     let mask = procfs::field(&status, "Umask:").and_then(|mask| u32::from_str_radix(mask, 8).ok());
@@ -130,10 +131,20 @@ pub fn reach(name: &Name) -> Answer {
     refused_or_untouched(call(libc::SYS_faccessat2, asked).map(drop))
 }
 
-/// An act on names that are there.
-pub fn link(from: &Name, to: &Name) -> Answer {
-    let flags = number(if from.follow { libc::AT_SYMLINK_FOLLOW } else { 0 });
-    answer(call(libc::SYS_linkat, [HERE, Argument::Text(&from.text), HERE, Argument::Text(&to.text), flags]))
+/// An act on names that are there; of a descriptor's own file if `own`.
+pub fn link(from: &Name, own: bool, to: &Name) -> Answer {
+    let to = Argument::Text(&to.text);
+    let object = if own { super::walk::pin(from).map(Some) } else { Ok(None) };
+    answer(object.and_then(|object| match &object {
+        Some(object) => {
+            let flags = number(libc::AT_EMPTY_PATH);
+            call(libc::SYS_linkat, [Argument::Fd(object.as_fd()), Argument::Text(c""), HERE, to, flags])
+        }
+        None => {
+            let flags = number(if from.follow { libc::AT_SYMLINK_FOLLOW } else { 0 });
+            call(libc::SYS_linkat, [HERE, Argument::Text(&from.text), HERE, to, flags])
+        }
+    }))
 }
 
 /// rename(2).

@@ -96,6 +96,11 @@ impl<'a> Caller<'a> {
         Caller { tid, stopped: (listener, notification.id), may_open, closed: std::cell::Cell::new(false) }
     }
 
+    /// The cookie of its call.
+    pub fn cookie(&self) -> u64 {
+        self.stopped.1
+    }
+
     /// Gone unless it still waits: what was found by its thread id before this is its own only then, for another process may
     /// have that id by now (seccomp_unotify(2)).
     pub fn still_waits(&self) -> Result<(), Unread> {

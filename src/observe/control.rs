@@ -13,13 +13,14 @@ use crate::procfs;
 use crate::sys::call::attributes;
 use crate::sys::capability::DAC_OVERRIDE;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::libc;
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, SYSFS_MAGIC, fstatfs};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::{AccessFlags, faccessat, geteuid};
 use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -57,10 +58,15 @@ fn reason(rule: &str) -> &'static str {
         "capability" | "mount" | "namespaces" | "trace" => "no_capability",
         "identity" => "other_identity",
         "set-id" => "set_id_without_effect",
-        "socket-family" | "socket-protocol" => "socket_not_allowed",
+        "socket-family" | "socket-protocol" | "socket-device" | "fast-open" => "socket_not_allowed",
         "keyring" => "keyring_closed",
         "terminal-input" => "terminal_shared",
         "abi" => "other_abi",
+        // As the firewall's records have it.
+        "control-plane" => "control_plane",
+        "scope" => "outside_domain",
+        "dns" => "resolver",
+        "metadata" | "private-range" => "denied_address",
         "unreadable" => "caller_unreadable",
         _ => "not_allowed",
     }
@@ -71,6 +77,7 @@ fn object(target: &Target) -> Object {
     match target {
         Target::None => Object::default(),
         Target::Text(told) => Object { text: text(told.as_bytes()), ..Object::default() },
+        Target::Address(ip, port) => Object { port: *port, addrs: vec![*ip], ..Object::default() },
         Target::Path(target) => {
             Object { path: text(&target.path), to: target.to.as_deref().and_then(text), ..Object::default() }
         }
@@ -116,7 +123,8 @@ fn of_path(refusal: &Refusal, target: &PathTarget, privileged: bool) -> Option<A
             return None;
         }
         if target.read_only || errno == Some(Errno::EROFS) {
-            return Some(Axis::Filesystem);
+            let held = privileged || is_for_caller(&refusal.operation, path, &outside);
+            return held.then_some(Axis::Filesystem);
         }
     }
     if !privileged {
@@ -134,6 +142,33 @@ fn of_path(refusal: &Refusal, target: &PathTarget, privileged: bool) -> Option<A
         return None;
     }
     Some(Axis::Privilege)
+}
+
+/// Whether a caller without capabilities could have made a call on a path: outside, where no tree is read-only, its own ids
+/// are asked for by name (access(2), AT_EACCESS) or by ownership.
+fn is_for_caller(operation: &str, path: &Path, outside: &Outside) -> bool {
+    const BY_OWNER: [&str; 5] = ["chmod", "chown", "xattr", "ioctl", "setattr"];
+    const BY_PARENT: [&str; 5] = ["unlink", "rmdir", "rename", "link", "bind"];
+    let of = |kinds: &[&str]| kinds.iter().any(|kind| operation.contains(kind));
+    let names = AccessFlags::W_OK | AccessFlags::X_OK;
+    if !outside.whole {
+        return writes_to(&outside.nearest, names);
+    }
+    let owned = outside.stat.st_uid == geteuid().as_raw();
+    match () {
+        () if of(&BY_PARENT) => path
+            .parent()
+            .is_some_and(|parent| faccessat(nix::fcntl::AT_FDCWD, parent, names, AtFlags::AT_EACCESS).is_ok()),
+        () if of(&BY_OWNER) => owned,
+        () if operation.contains("utim") => owned || writes_to(&outside.nearest, AccessFlags::W_OK),
+        () => writes_to(&outside.nearest, AccessFlags::W_OK),
+    }
+}
+
+/// faccessat(2) on what a descriptor refers to.
+fn writes_to(fd: &OwnedFd, mode: AccessFlags) -> bool {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    faccessat(nix::fcntl::AT_FDCWD, path.as_str(), mode, AtFlags::AT_EACCESS).is_ok()
 }
 
 fn takes_nothing(outside: &Outside) -> bool {

@@ -2,6 +2,7 @@
 
 mod again;
 mod attributes;
+pub mod messages;
 mod sockets;
 mod steering;
 
@@ -10,7 +11,7 @@ pub use attributes::{
     INODE_REQUESTS, file_setattr, fremovexattr, fsetxattr, ioctl, lremovexattr, lsetxattr, removexattr, removexattrat,
     setxattr, setxattrat,
 };
-pub use sockets::{address, bind, connect, sendmsg, sendto};
+pub use sockets::{address, bind, connect, made, sendmsg, sendto};
 pub use steering::{ioprio_set, of_first, setpriority};
 
 use super::act::{Act, Base, Change, Made, Place};
@@ -79,6 +80,15 @@ impl Call<'_> {
         place(base, given, follow)
     }
 
+    /// [`Call::path_at`] for calls to which an empty path is the descriptor itself, which must be open for more than its place.
+    fn path_or_file(&self, directory: usize, path: usize, flags: u64) -> Result<Place, Unread> {
+        let at = self.path_at(directory, path, follows(flags), asks_for_base(flags))?;
+        Ok(match at.base {
+            Base::Fd(fd) if at.given.is_empty() => Place { base: Base::File(fd), ..at },
+            _ => at,
+        })
+    }
+
     /// What a descriptor refers to.
     fn descriptor(&self, argument: usize) -> Place {
         Place { base: Base::File(self.int(argument)), given: Vec::new(), follow: true }
@@ -135,7 +145,10 @@ fn place(relative_to: Base, given: Vec<u8>, follow: bool) -> Result<Place, Unrea
 fn opened(at: Place, flags: u64, mode: u64, resolve: u64) -> Decoded {
     let exclusive = libc::O_CREAT | libc::O_EXCL;
     let follow = flags & libc::O_NOFOLLOW as u64 == 0 && flags & exclusive as u64 != exclusive as u64;
-    Ok(Act::Open { at: Place { follow, ..at }, flags, mode, resolve })
+    let at = Place { follow, ..at };
+    // What is to be made is no directory.
+    let at = if flags & libc::O_CREAT as u64 == 0 { slashed(at) } else { at };
+    Ok(Act::Open { at, flags, mode, resolve })
 }
 
 /// open(2).
@@ -221,14 +234,14 @@ pub fn symlinkat(call: &Call<'_>) -> Decoded {
 
 /// link(2).
 pub fn link(call: &Call<'_>) -> Decoded {
-    Ok(Act::Link(call.path(0, false)?, call.path(1, false)?))
+    Ok(Act::Link(slashed(call.path(0, false)?), call.path(1, false)?))
 }
 
 /// linkat(2).
 pub fn linkat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[4], libc::AT_SYMLINK_FOLLOW | libc::AT_EMPTY_PATH)?;
     let follow = flags & libc::AT_SYMLINK_FOLLOW as u64 != 0;
-    let from = call.path_at(0, 1, follow, asks_for_base(flags))?;
+    let from = slashed(call.path_at(0, 1, follow, asks_for_base(flags))?);
     Ok(Act::Link(from, call.path_at(2, 3, false, false)?))
 }
 
@@ -264,7 +277,12 @@ pub fn unlinkat(call: &Call<'_>) -> Decoded {
 }
 
 fn changed(at: Place, change: Change) -> Decoded {
-    Ok(Act::Change(at, change))
+    Ok(Act::Change(slashed(at), change))
+}
+
+/// A slash at the end of a path to an object has a link followed, whatever the flags say (path_resolution(7)).
+fn slashed(at: Place) -> Place {
+    Place { follow: at.follow || at.given.ends_with(b"/"), ..at }
 }
 
 /// The flags of an *at call, if it knows them all: others are EINVAL before anything is looked at.

@@ -17,6 +17,8 @@ use super::connectors::Note;
 use super::decode::{Call, again};
 use super::predict;
 use super::socketcall;
+use super::sockets::Sockets;
+use super::sockets::waiting::Later;
 use super::subject;
 use super::told::{PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
@@ -57,6 +59,10 @@ pub enum Verdict {
     Opened(OwnedFd, bool),
     /// It goes on, and what became of it is not known.
     Unknown(String),
+    /// It goes on, on a socket that no other can take the place of.
+    Passes,
+    /// It is done here, on a socket that was made here, now or later.
+    Later(Box<Later>),
 }
 
 /// Who judges.
@@ -79,6 +85,8 @@ pub struct Judge {
     pub names: bool,
     /// What is kept from being written where no mount does.
     pub barrier: Option<Arc<Barrier>>,
+    /// The command's sockets, where they are made for it.
+    pub sockets: Option<Arc<Sockets>>,
 }
 
 /// Loopback, where all of it is the command's to reach, less what the wall refuses there and less the proxy, which wants to
@@ -187,7 +195,7 @@ impl Judge {
         }
     }
 
-    fn subject(&self, tid: Pid) -> Subject {
+    pub(super) fn subject(&self, tid: Pid) -> Subject {
         if !self.names {
             return Subject::default();
         }
@@ -241,6 +249,7 @@ impl<'a> Looked<'a> {
                 _ => Verdict::GoOn,
             },
             Act::Execute(place) => return self.execute(&place),
+            Act::OnSocket(asked) => return self.on_socket(asked),
             Act::Socket { number, arguments, value } => return socketcall::verdict(self, number, arguments, &value),
             Act::Ids { group, wanted, tells } => {
                 let own = if group { ids.gid } else { ids.uid };
@@ -323,7 +332,7 @@ impl<'a> Looked<'a> {
         Verdict::GoOnRecorded(Refusal { errno: None, capability: self.watched.capability, ..refusal })
     }
 
-    fn refusal(&self, errno: Errno, object: Target, rule: &str) -> Refusal {
+    pub(super) fn refusal(&self, errno: Errno, object: Target, rule: &str) -> Refusal {
         self.judge.refusal(self.watched.call, errno, object, rule, self.caller.tid)
     }
 

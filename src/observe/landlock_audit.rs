@@ -179,7 +179,8 @@ fn confine_a_child() -> Result<(u32, u32), AuditError> {
     let failed = |call| move |errno| AuditError::Call { call, errno };
     match sys::fork_single_threaded().map_err(failed("fork"))? {
         Fork::Child => {
-            let confined = nix::sys::prctl::set_no_new_privs().is_ok() && landlock::restrict_scopes(true).is_ok();
+            let confined =
+                nix::sys::prctl::set_no_new_privs().is_ok() && landlock::restrict_scopes(true, false).is_ok();
             sys::exit_now(i32::from(!confined));
         }
         Fork::Parent(child) => match waitpid(child, None).map_err(failed("waitpid"))? {

@@ -16,6 +16,9 @@ mod predict;
 mod socketcall;
 mod walk;
 
+// Where there is no firewall: sockets that are made and connected for the command.
+pub mod sockets;
+
 // Who made it.
 pub mod attribution;
 pub mod connectors;

@@ -124,6 +124,10 @@ pub fn make(name: &Name, made: &Made) -> Expected {
     let Some(parent) = parent(name) else { return Passes };
     if let Made::Node(mode, device) = made {
         let kind = mode & SFlag::S_IFMT.bits();
+        // mkdir(2) makes directories, for everyone.
+        if kind == SFlag::S_IFDIR.bits() {
+            return Passes;
+        }
         // A whiteout, character device 0, is for everyone (mknod(2), Linux 5.8).
         if kind == SFlag::S_IFBLK.bits() || kind == SFlag::S_IFCHR.bits() && *device != 0 {
             return MayBeRefused;
@@ -147,6 +151,10 @@ fn is_others(name: &Name, ids: Ids) -> bool {
 
 /// A name takes another's place.
 pub fn rename(from: &Name, to: &Name, flags: u32, ids: Ids) -> Expected {
+    // EBUSY, for everyone.
+    if parent(from).is_none() || parent(to).is_none() {
+        return Passes;
+    }
     if flags & libc::RENAME_WHITEOUT != 0 || remove(from, ids) == MayBeRefused || remove(to, ids) == MayBeRefused {
         return MayBeRefused;
     }
@@ -180,7 +188,8 @@ pub fn change(name: &Name, change: &Change, ids: Ids) -> Expected {
     };
     match change {
         Change::Length(_) => writable(),
-        Change::Times(None) if writable() == Passes => Passes,
+        // What is neither a file, a directory nor a link may be written on a read-only mount, and not be changed there.
+        Change::Times(None) if writable() == Passes && !on_mount(name, FsFlags::ST_RDONLY) => Passes,
         Change::Owner(uid, gid) if ![ids.uid, u32::MAX].contains(uid) || ![ids.gid, u32::MAX].contains(gid) => {
             MayBeRefused
         }
@@ -200,11 +209,15 @@ pub fn change(name: &Name, change: &Change, ids: Ids) -> Expected {
 }
 
 /// Whether a change is one that the kernel makes for nobody: attributes of users are for regular files and directories
-/// (xattr(7)).
+/// (xattr(7)), and so are those of inodes (ioctl_iflags(2)).
 pub fn is_for_none(name: &Name, change: &Change) -> bool {
-    let (Change::SetXattr(attribute, ..) | Change::RemoveXattr(attribute)) = change else { return false };
     let special = |found: FileStat| !is(&found, SFlag::S_IFREG) && !is(&found, SFlag::S_IFDIR);
-    attribute.starts_with(b"user.") && stat(&name.text, name.follow).is_ok_and(special)
+    let of_files = match change {
+        Change::SetXattr(attribute, ..) | Change::RemoveXattr(attribute) => attribute.starts_with(b"user."),
+        Change::Inode(..) => true,
+        _ => false,
+    };
+    of_files && stat(&name.text, name.follow).is_ok_and(special)
 }
 
 /// Whether a file may be executed.

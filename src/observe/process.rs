@@ -5,13 +5,19 @@
 //! which the kernel judges access to files; its other uids are the run's own, so that the command can neither signal, trace,
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
+mod later;
+
 use super::calls::Calls;
 pub use super::judge::Unnoted;
 use super::judge::{Judge, Verdict};
+use super::sockets::Sockets;
+use super::sockets::rules::SocketRules;
 use super::told::{Heard, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
+use crate::confine::landlock::Barrier;
 use crate::confine::{ConfineError, Confinement};
+use crate::install::mounts::MountPlan;
 use crate::mutation;
 use crate::policy::Posture;
 use crate::stage::release_stdio;
@@ -42,6 +48,10 @@ pub struct ObserverSpec {
     pub ids: Ids,
     /// Where connections go that nothing refuses.
     pub unnoted: Unnoted,
+    /// What is kept from being written where no mount does.
+    pub view: Option<MountPlan>,
+    /// What the command's sockets are held to, where they are made for it.
+    pub sockets: Option<SocketRules>,
 }
 
 /// Whose listener it is.
@@ -71,6 +81,10 @@ pub fn handover() -> Result<(OwnedFd, OwnedFd), (&'static str, Errno)> {
 /// Lives the observer's life in the calling process, which has forked the stage: it is an ancestor of all that it looks at,
 /// as Yama wants it of one without SYS_PTRACE (ptrace(2), `ptrace_scope` 1). Returns the exit status.
 pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
+    let barrier = match spec.view.as_ref().map(Barrier::of).transpose() {
+        Ok(barrier) => barrier.map(Arc::new),
+        Err(cause) => return i32::from(told.send(&Told::Failed(format!("observer: {cause}"))).is_err()) + 1,
+    };
     if sys::close_all_but(&[told.as_fd().as_raw_fd(), handover.as_raw_fd()]).is_err() {
         return 1;
     }
@@ -82,6 +96,13 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
         Ok(may_open) => may_open,
         Err(cause) => return i32::from(told.send(&Told::Failed(cause)).is_err()) + 1,
     };
+    let sockets = match spec.sockets.clone().map(Sockets::start).transpose() {
+        Ok(sockets) => sockets,
+        Err(errno) => {
+            let failed = Told::Failed(format!("observer: the thread for calls that wait: {errno}"));
+            return i32::from(told.send(&failed).is_err()) + 1;
+        }
+    };
     // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
     let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
     let judge = Judge {
@@ -92,7 +113,8 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
         mixed,
         stage,
         names: true,
-        barrier: None,
+        barrier,
+        sockets,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if service.channel.send(&Told::Ready).is_err() {
@@ -205,7 +227,7 @@ impl Service {
     }
 
     /// Answers each call until no process is left that could make one. False: something of ours has failed.
-    fn answer_all(&self, served: &Served) -> bool {
+    fn answer_all(self: &Arc<Self>, served: &Arc<Served>) -> bool {
         loop {
             match self.answer_one(served) {
                 Next::Wait => {}
@@ -216,7 +238,7 @@ impl Service {
     }
 
     /// Waits for the next call and answers it.
-    fn answer_one(&self, served: &Served) -> Next {
+    fn answer_one(self: &Arc<Self>, served: &Arc<Served>) -> Next {
         match notify::receive(served.listener.as_fd()) {
             Ok(notification) if !self.answer(served, &notification) => Next::Failed,
             Ok(_) | Err(Errno::EINTR) => Next::Wait,
@@ -227,12 +249,17 @@ impl Service {
         }
     }
 
-    fn answer(&self, served: &Served, notification: &Notification) -> bool {
+    fn answer(self: &Arc<Self>, served: &Arc<Served>, notification: &Notification) -> bool {
         let (listener, id) = (served.listener.as_fd(), notification.id);
         let verdict = served.judge.judge(listener, notification);
         // What was read is the caller's own only if it still waits; a caller that was killed was refused nothing.
         let recorded = match &verdict {
-            Verdict::GoOn | Verdict::RefuseSilently(_) | Verdict::Done(_) | Verdict::Opened(..) => true,
+            Verdict::GoOn
+            | Verdict::Passes
+            | Verdict::RefuseSilently(_)
+            | Verdict::Done(_)
+            | Verdict::Opened(..)
+            | Verdict::Later(_) => true,
             _ if !notify::is_waiting(listener, id) => return true,
             Verdict::Tell(reaches) => self.tell(&Told::Reaches(reaches.clone())),
             Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.ask(&Told::Refused(refusal.clone())),
@@ -242,7 +269,8 @@ impl Service {
             return false;
         }
         let answered = match verdict {
-            Verdict::GoOn | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_) => {
+            Verdict::Later(later) => return self.answer_later(served, id, *later),
+            Verdict::GoOn | Verdict::Passes | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_) => {
                 notify::let_go_on(listener, id)
             }
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),

@@ -4,7 +4,7 @@
 
 use super::act::Act;
 use super::caller::Unread;
-use super::calls::{Found, NATIVE};
+use super::calls::{Found, InNative, NATIVE, Structures};
 use super::decode::{self, Call, Decoded, again};
 use super::describe;
 use super::judge::{Looked, Verdict};
@@ -15,12 +15,14 @@ use crate::sys::call::{Argument, call, call_for_fd};
 use crate::sys::notify::{CallData, duplicate_of};
 use nix::errno::Errno;
 use nix::libc;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// SYS_SOCKET, SYS_SOCKETPAIR and SYS_SETSOCKOPT of socketcall(2) (linux/net.h): the filter looks at their arguments.
 pub const DECIDING: [u64; 3] = [1, 8, 14];
 /// SYS_BIND, SYS_CONNECT and SYS_SENDTO.
 pub const LOOKING: [u64; 3] = [2, 3, 11];
+/// SYS_LISTEN, SYS_SENDMSG and SYS_SENDMMSG, which matter where sockets are made for their caller.
+pub const MAKING: [u64; 3] = [4, 16, 20];
 
 /// socketcall(2): the number of a call on a socket, and its arguments in words behind a pointer.
 pub fn read(call: &Call<'_>) -> Decoded {
@@ -28,9 +30,12 @@ pub fn read(call: &Call<'_>) -> Decoded {
         1 => (libc::SYS_socket, 3),
         2 => (libc::SYS_bind, 3),
         3 => (libc::SYS_connect, 3),
+        4 => (libc::SYS_listen, 2),
         8 => (libc::SYS_socketpair, 4),
         11 => (libc::SYS_sendto, 6),
         14 => (libc::SYS_setsockopt, 5),
+        16 => (libc::SYS_sendmsg, 3),
+        20 => (libc::SYS_sendmmsg, 4),
         _ => return Ok(Act::Plain),
     };
     let words = call.caller.bytes(call.arguments[1], count * 4)?;
@@ -59,14 +64,18 @@ pub fn verdict(
     match judge.calls.find(&proper) {
         Found::Refused(rule) => return Ok(judge.refused_by(rule, &arguments, looked.caller.tid)),
         Found::Watched(watched, native) => {
+            // What its pointers point to is a 32-bit program's.
+            let native = InNative { structures: Structures::Narrow, ..native };
             let inner = Looked::new(judge, looked.caller, watched, native);
             let act = match watched.reading {
                 Reading::Again(shape) => again(&inner.call, shape)?,
                 Reading::Act(reading) => looked.caller.with_memory(|| reading(&inner.call))?,
             };
             let verdict = inner.verdict(act)?;
-            if !matches!(verdict, Verdict::GoOn) {
-                return Ok(verdict);
+            match verdict {
+                // The socket is named behind a pointer as well, and could be another one by then.
+                Verdict::GoOn | Verdict::Passes => {}
+                verdict => return Ok(verdict),
             }
         }
         Found::Abi | Found::Nothing => {}
@@ -82,8 +91,20 @@ pub fn verdict(
         libc::SYS_socket => socket(&arguments),
         libc::SYS_setsockopt => set_option(looked, &arguments, value)?.unwrap_or_else(|| refused("setsockopt")),
         // Its two descriptors go into the caller's memory.
-        _ => refused("socketpair"),
+        libc::SYS_socketpair => refused("socketpair"),
+        _ => refused(inner_name(number)),
     })
+}
+
+fn inner_name(number: libc::c_long) -> &'static str {
+    match number {
+        libc::SYS_bind => "bind",
+        libc::SYS_connect => "connect",
+        libc::SYS_listen => "listen",
+        libc::SYS_sendto => "sendto",
+        libc::SYS_sendmsg => "sendmsg",
+        _ => "sendmmsg",
+    }
 }
 
 /// Opens a socket, which has the command's ids as its opener's, by which the firewall tells it.
@@ -104,6 +125,16 @@ fn set_option(looked: &Looked<'_>, arguments: &[u64; 6], value: &[u8]) -> Result
     let Some(mut value) = native_value(level, option, value).filter(|_| whole) else { return Ok(None) };
     // A length that is none is for the kernel to refuse.
     let length = if length < 0 { u64::from(length as u32) } else { value.len() as u64 };
+    let mut set = |socket: BorrowedFd<'_>| {
+        let [level, option, length] = [level as u64, option as u64, length].map(Argument::Number);
+        match call(libc::SYS_setsockopt, [Argument::Fd(socket), level, option, Argument::Memory(&mut value), length]) {
+            Ok(done) => Verdict::Done(done),
+            Err(errno) => Verdict::RefuseSilently(errno),
+        }
+    };
+    if let Some(held) = looked.held_socket(socket)? {
+        return Ok(Some(set(held.as_fd())));
+    }
     let process = threads::process_of(looked.caller.tid).ok_or(Unread::Gone)?;
     let socket = match looked.caller.with_memory(|| Ok(duplicate_of(looked.caller.tid, process, socket)))? {
         Ok(socket) => socket,
@@ -111,12 +142,7 @@ fn set_option(looked: &Looked<'_>, arguments: &[u64; 6], value: &[u8]) -> Result
         // Without SYS_PTRACE the descriptors of others are not to be had.
         Err(_) => return Ok(None),
     };
-    let [level, option] = [level, option].map(|number| Argument::Number(number as u64));
-    let set = [Argument::Fd(socket.as_fd()), level, option, Argument::Memory(&mut value), Argument::Number(length)];
-    Ok(Some(match call(libc::SYS_setsockopt, set) {
-        Ok(done) => Verdict::Done(done),
-        Err(errno) => Verdict::RefuseSilently(errno),
-    }))
+    Ok(Some(set(socket.as_fd())))
 }
 
 /// The value in the form that the native call takes; `None` where it names a descriptor or memory of the caller's, has a

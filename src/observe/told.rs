@@ -4,6 +4,7 @@ use crate::ledger::record::Subject;
 use crate::observe::connectors::Note;
 use crate::policy::Axis;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 
 /// A message of the observer's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +58,8 @@ pub enum Target {
     Text(String),
     /// A path in the sandbox's file system.
     Path(PathTarget),
+    /// An address on the network, with a port where the protocol has them.
+    Address(IpAddr, Option<u16>),
 }
 
 /// A path that was refused.

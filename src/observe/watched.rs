@@ -50,6 +50,12 @@ impl Watched {
         METADATA.contains(&self.call)
     }
 
+    /// What of registers is enough, one by one.
+    pub fn conditions(&self) -> impl Iterator<Item = &[Condition]> {
+        let always = self.when.is_empty().then_some(&[][..]);
+        always.into_iter().chain(self.when.iter().map(Vec::as_slice))
+    }
+
     /// Whether a call of that name with these registers is looked at.
     pub fn concerns(&self, arguments: &[u64; 6]) -> bool {
         self.when.is_empty() || self.when.iter().any(|all| all.iter().all(|c| c.holds(arguments)))
@@ -134,7 +140,7 @@ impl From<&Identity> for Ids {
 
 /// All calls that are looked at on the given terms.
 pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
-    let Terms { privilege, network, .. } = *terms;
+    let privilege = terms.privilege;
     let mut table = Table(Vec::new());
     if privilege == Posture::Open {
         return table.0;
@@ -145,8 +151,13 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
             accesses(&mut table);
         }
     }
-    sockets(&mut table);
-    by_socketcall(&mut table, network);
+    raw_sockets(&mut table);
+    if terms.makes_sockets() {
+        made_sockets(&mut table);
+    } else {
+        sockets(&mut table);
+    }
+    by_socketcall(&mut table, terms);
     if !mutation::left_out("watched-identities") {
         identities(&mut table, ids);
     }
@@ -175,7 +186,7 @@ fn paths(table: &mut Table) {
     table.act("openat", bits(2, &WRITES), decode::openat, None, PERMISSION);
     let requests = decode::INODE_REQUESTS.iter().map(|(request, _)| vec![Condition::equals(1, *request)]).collect();
     table.act("ioctl", requests, decode::ioctl, None, PERMISSION);
-    let rest: [(&'static str, Read); 40] = [
+    let rest: [(&'static str, Read); 38] = [
         ("file_setattr", decode::file_setattr),
         ("openat2", decode::openat2),
         ("creat", decode::creat),
@@ -214,8 +225,6 @@ fn paths(table: &mut Table) {
         ("lremovexattr", decode::lremovexattr),
         ("fremovexattr", decode::fremovexattr),
         ("removexattrat", decode::removexattrat),
-        ("bind", decode::bind),
-        ("connect", decode::connect),
     ];
     for (call, reading) in rest {
         table.path(call, reading);
@@ -230,13 +239,41 @@ fn accesses(table: &mut Table) {
     table.act("faccessat2", writes(2), decode::faccessat2, None, PERMISSION);
 }
 
+/// Every call by which a socket is had, named or sent from: the verdict here is what keeps it on this machine.
+fn made_sockets(table: &mut Table) {
+    let mut made = |call, when, reading| {
+        let reading = Reading::Act(reading);
+        table.0.push(Watched { call, when, reading, capability: None, rule: PERMISSION, decides: true });
+    };
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let of_families = families.map(|family| vec![Condition::equals(0, family as u64)]);
+    made("socket", of_families.into(), decode::made::socket as Read);
+    for (call, reading) in [
+        ("bind", decode::made::bind as Read),
+        ("connect", decode::made::connect),
+        ("listen", decode::made::listen),
+        ("sendmsg", decode::made::sendmsg),
+        ("sendmmsg", decode::made::sendmmsg),
+    ] {
+        made(call, Vec::new(), reading);
+    }
+    made("sendto", vec![vec![Condition::IsNot { argument: 4, value: 0 }]], decode::made::sendto);
+}
+
 fn sockets(table: &mut Table) {
+    if !mutation::left_out("watched-paths") {
+        table.path("bind", decode::bind);
+        table.path("connect", decode::connect);
+    }
     let with_address = vec![vec![Condition::IsNot { argument: 4, value: 0 }]];
     table.act("sendto", with_address, decode::sendto, None, PERMISSION);
     // Every other message is left alone: it is what most of a program's traffic is sent by. This one is a connect.
     let opens = |flags: u32| vec![vec![Condition::has(flags, libc::MSG_FASTOPEN as u64)]];
     table.act("sendmsg", opens(2), decode::sendmsg, None, PERMISSION);
     table.act("sendmmsg", opens(3), decode::sendmsg, None, PERMISSION);
+}
+
+fn raw_sockets(table: &mut Table) {
     // The type's higher bits are flags (socket(2)). SOCK_PACKET of the inet family is a packet socket by an older name.
     const KIND: u64 = 0xf;
     let of_kind = |family: i32, kind: i32| {
@@ -251,13 +288,18 @@ fn sockets(table: &mut Table) {
 
 /// socketcall(2) of 32-bit programs, whose arguments are behind a pointer: what the filter refuses on the arguments of the
 /// calls proper is decided here.
-fn by_socketcall(table: &mut Table, network: Posture) {
-    let [deciding, looking] = [&socketcall::DECIDING[..], &socketcall::LOOKING].map(|numbers| {
+fn by_socketcall(table: &mut Table, terms: &Terms) {
+    let numbers = [&socketcall::DECIDING[..], &socketcall::LOOKING, &socketcall::MAKING];
+    let [deciding, looking, making] = numbers.map(|numbers| {
         let when = numbers.iter().map(|number| vec![Condition::equals(0, *number)]).collect();
         let reading = Reading::Act(socketcall::read);
         Watched { call: "socketcall", when, reading, capability: None, rule: PERMISSION, decides: false }
     });
-    table.0.extend([Watched { decides: network > Posture::Open, ..deciding }, looking]);
+    table.0.push(Watched { decides: terms.network > Posture::Open, ..deciding });
+    match terms.makes_sockets() {
+        true => table.0.extend([looking, making].map(|one| Watched { decides: true, ..one })),
+        false => table.0.push(looking),
+    }
 }
 
 /// linux/net.h.

@@ -94,12 +94,10 @@ impl Arena {
                 }
             }
         }
-        let outside =
-            socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
-        let name = UnixAddr::new_abstract(outside_name.as_bytes()).map_err(fail("bind"))?;
-        bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
-        listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
-        arena.outside = Some(outside);
+        // Where Landlock stands for mounts this process is in its domain, and what it binds is no outsider's.
+        if matches!(ground, Ground::Mount) {
+            arena.outside = Some(outside(outside_name)?);
+        }
         Ok(arena)
     }
 
@@ -123,6 +121,16 @@ impl Arena {
             None => Ok(()),
         }
     }
+}
+
+/// An abstract unix socket that listens.
+pub fn outside(name: &str) -> Result<OwnedFd, String> {
+    let outside =
+        socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).map_err(fail("socket"))?;
+    let name = UnixAddr::new_abstract(name.as_bytes()).map_err(fail("bind"))?;
+    bind(outside.as_raw_fd(), &name).map_err(fail("bind"))?;
+    listen(&outside, Backlog::new(1).map_err(fail("listen"))?).map_err(fail("listen"))?;
+    Ok(outside)
 }
 
 /// CAP_NET_RAW (capabilities(7)).

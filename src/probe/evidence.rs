@@ -32,6 +32,8 @@ pub struct Heard {
     pub connects: BTreeSet<SocketAddr>,
     /// Denials that the proxy reported; `None` without a proxy.
     pub proxy: Option<u64>,
+    /// Whether a filter of the host's is in force too, which answers before ours what both refuse.
+    pub outer_filter: bool,
     /// Calls that the observer told to have been refused, with their errno.
     pub calls: BTreeSet<(String, String)>,
 }
@@ -45,6 +47,10 @@ impl Heard {
 }
 
 const ALL: &str = "all told";
+/// What the filter hands over to be refused.
+const HANDED_OVER: [&str; 3] = ["mount", "unshare", "clone"];
+/// The same with what a container's own filter lets pass as well, from whoever lacks the capability for it.
+const HANDED_OVER_AT_LEAST: [&str; 4] = ["mount", "unshare", "clone", "socket"];
 
 /// The outcome of all probes: of those of the confined child, `made`, in the light of what was told, and of the
 /// supervisor's own.
@@ -64,7 +70,8 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
             _ if !tried.iter().any(|of| of.iter().all(|one| spec.restrictions.contains(one))) => None,
             Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
             Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
-            Operation::ObserverFilter => Some(heard.told(&["mount", "unshare", "clone"], "EPERM")),
+            Operation::ObserverFilter if heard.outer_filter => Some(heard.told(&HANDED_OVER_AT_LEAST, "EPERM")),
+            Operation::ObserverFilter => Some(heard.told(&HANDED_OVER, "EPERM")),
         };
         judged.extend(seen.map(|seen| spec.judge(vec![seen])));
     }
@@ -85,7 +92,7 @@ fn attributed(heard: &Heard, spec: &Spec, probe: Probe) -> Probe {
     }
     // Where there is no firewall the observer has made the connection, or not.
     if heard.firewall.is_none() {
-        return match heard.told(&["connect"], RESET).as_str() {
+        return match heard.told(&["tcp"], RESET).as_str() {
             ALL => probe,
             nothing => Probe { passed: false, seen: nothing.to_owned(), ..probe },
         };

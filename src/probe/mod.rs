@@ -21,6 +21,7 @@ use spec::Spec;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::net::SocketAddrV4;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// What the probes need to know of the run.
@@ -112,6 +113,12 @@ impl Suite {
             _ => Ground::Mount,
         };
         Arena::put_up(&self.surroundings.outside_socket, &ground)
+    }
+
+    /// What of the bait only a process can put up that is not in the sandbox, where the stage is.
+    pub fn bait_of_outside(&self) -> Result<Option<OwnedFd>, String> {
+        let apart = self.surroundings.means.is_some_and(|means| means.files == FileBarrier::Landlock);
+        (apart && self.surroundings.scopes).then(|| arena::outside(&self.surroundings.outside_socket)).transpose()
     }
 
     /// Takes the bait away and checks that it is gone.

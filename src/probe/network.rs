@@ -176,20 +176,27 @@ fn proxy_process(run: &Surroundings) -> Vec<String> {
         line.unwrap_or_default().split_ascii_whitespace().collect()
     };
     let shared = run.means.is_some_and(|means| means.one_uid);
-    let apart = |id: u32| shared || run.ids.is_none_or(|(uid, gid)| id != uid && id != gid);
-    let own = |id: &&str| id.parse().is_ok_and(|id: u32| id != 0 && apart(id));
-    let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
-    let fault = if !["Uid", "Gid"].iter().all(|name| field(name).len() == 4 && field(name).iter().all(own)) {
-        format!("uid {:?} gid {:?}", field("Uid"), field("Gid"))
-    } else if !shared && !field("Groups").is_empty() {
-        format!("groups {:?}", field("Groups"))
-    } else if let Some(set) = sets.iter().find(|set| field(set).concat().bytes().any(|digit| digit != b'0')) {
-        format!("{set} {:?}", field(set))
-    } else if field("NoNewPrivs") != ["1"] || field("Seccomp") != ["2"] {
-        format!("no_new_privs {:?} seccomp {:?}", field("NoNewPrivs"), field("Seccomp"))
-    } else {
-        format!("{answered} by a confined process")
+    let own = |name: &str, id: &&str| {
+        id.parse().is_ok_and(|id: u32| match run.ids {
+            // The caller's, of which the group may be root's: a container gives it to a user who has no account.
+            Some((uid, gid)) if shared => id == if name == "Uid" { uid } else { gid },
+            Some((uid, gid)) => id != 0 && id != uid && id != gid,
+            None => id != 0,
+        })
     };
+    let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
+    let fault =
+        if !["Uid", "Gid"].iter().all(|name| field(name).len() == 4 && field(name).iter().all(|id| own(name, id))) {
+            format!("uid {:?} gid {:?}", field("Uid"), field("Gid"))
+        } else if !shared && !field("Groups").is_empty() {
+            format!("groups {:?}", field("Groups"))
+        } else if let Some(set) = sets.iter().find(|set| field(set).concat().bytes().any(|digit| digit != b'0')) {
+            format!("{set} {:?}", field(set))
+        } else if field("NoNewPrivs") != ["1"] || field("Seccomp") != ["2"] {
+            format!("no_new_privs {:?} seccomp {:?}", field("NoNewPrivs"), field("Seccomp"))
+        } else {
+            format!("{answered} by a confined process")
+        };
     vec![fault]
 }
 

@@ -6,6 +6,7 @@ use crate::host::{Facts, real_path};
 use crate::install::undo;
 use crate::ledger::{Ledger, LedgerTarget, RunId, control_path_is_safe};
 use crate::plan::Plan;
+use crate::plan::means::{FileBarrier, Means};
 use crate::policy::Policy;
 use crate::supervise::ledger_mode;
 use crate::sys;
@@ -36,10 +37,13 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
     let files = [("policy file", plan.policy.file.clone()), ("program", facts.executable.clone()), ("ledger", ledger)];
     for (what, path) in files.into_iter().filter_map(|(what, path)| Some((what, path?))) {
         let real = real_path(&path);
-        let reached = plan
-            .mounts
-            .as_ref()
-            .is_some_and(|m| m.writable.iter().any(|w| real.starts_with(&w.path) && !m.protects(&real)));
+        // Where no mount covers the record it is kept out of what may be written, whatever the policy says.
+        let kept_out = what == "ledger" && plan.rung.means() == Means::BARE;
+        let reached = !kept_out
+            && plan
+                .mounts
+                .as_ref()
+                .is_some_and(|m| m.writable.iter().any(|w| real.starts_with(&w.path) && !m.protects(&real)));
         if reached {
             return Err(Error::ControlFileWritable { what, path });
         }
@@ -68,6 +72,10 @@ pub fn open_ledger(args: &RunArgs, run: &RunId, plan: &Plan) -> Result<(Ledger, 
             (LedgerTarget::named(&OsString::from(format!("fd:{fd}")), sys::adopt_inherited)?, None)
         }
     };
-    let ledger = Ledger::open(target, run, plan.policy.level_name())?.with_mode(ledger_mode(plan.policy.ledger));
+    let mut ledger = Ledger::open(target, run, plan.policy.level_name())?.with_mode(ledger_mode(plan.policy.ledger));
+    let means = plan.rung.means();
+    if means.one_uid && means.files == FileBarrier::Landlock && plan.identity.is_some() {
+        ledger.shut()?;
+    }
     Ok((ledger, mask.map(|path| real_path(&path))))
 }

@@ -12,6 +12,7 @@ use crate::probe::evidence::Heard;
 use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
 use crate::supervise::{AbortCause, Watchman};
+use crate::sys;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
 use std::collections::BTreeMap;
@@ -129,6 +130,7 @@ impl Session {
             firewall: evidence.log().map(|_| (refused, told)),
             connects: evidence.connects().clone(),
             proxy: evidence.reports().map(|_| evidence.reported()),
+            outer_filter: sys::seccomp_mode().map_err(call("prctl"))? != 0,
             calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
         };
         evidence.begin(&counters);

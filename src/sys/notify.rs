@@ -111,6 +111,15 @@ pub fn refuse(listener: BorrowedFd<'_>, id: u64, errno: Errno) -> Result<()> {
     answer(listener, &Answer { id, value: 0, error: -(errno as i32), flags: 0 })
 }
 
+/// Ends the call as one that a signal has interrupted before anything was done: the kernel makes it again or has it fail with
+/// EINTR, as the signal's action says (signal(7), SA_RESTART). Only for a caller for whom a signal waits that no other
+/// thread can take: it would see the kernel's own number otherwise.
+pub fn interrupt(listener: BorrowedFd<'_>, id: u64) -> Result<()> {
+    // linux/errno.h: -ERESTARTSYS never reaches a program.
+    const RESTART: i32 = 512;
+    answer(listener, &Answer { id, value: 0, error: -RESTART, flags: 0 })
+}
+
 /// Ends the call with a return value. ENOENT: its caller is gone.
 pub fn succeed(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<()> {
     answer(listener, &Answer { id, value, error: 0, flags: 0 })

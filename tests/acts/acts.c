@@ -53,7 +53,8 @@ static const struct { const char *name; long number; const char *shape; } calls[
     {"utimensat", SYS_utimensat, "nsTn"}, {"setxattr", SYS_setxattr, "ssVn"}, {"lsetxattr", SYS_lsetxattr, "ssVn"},
     {"fsetxattr", SYS_fsetxattr, "nsVn"}, {"setxattrat", 463, "nsnsY"}, {"removexattr", SYS_removexattr, "ss"},
     {"lremovexattr", SYS_lremovexattr, "ss"}, {"fremovexattr", SYS_fremovexattr, "ns"}, {"removexattrat", 466, "nsns"},
-    {"ioctl", SYS_ioctl, "nnI"}, {"fssetxattr", SYS_ioctl, "nnX"}, {"bind", SYS_bind, "nA"},
+    {"access", SYS_access, "sn"}, {"faccessat", SYS_faccessat, "nsn"}, {"faccessat2", 439, "nsnn"},
+    {"file_setattr", 469, "nsXnn"}, {"ioctl", SYS_ioctl, "nnI"}, {"fssetxattr", SYS_ioctl, "nnX"}, {"bind", SYS_bind, "nA"},
     {"connect", SYS_connect, "nA"}, {"sendto", SYS_sendto, "nVnA"}, {"socket", SYS_socket, "nnn"},
     {"mount", SYS_mount, "sssnn"}, {"umount2", SYS_umount2, "sn"}, {"pivot_root", SYS_pivot_root, "ss"},
     {"open_tree", SYS_open_tree, "nsn"}, {"move_mount", SYS_move_mount, "nsnsn"}, {"fsopen", SYS_fsopen, "sn"},
@@ -191,6 +192,7 @@ static long do_call(const struct act *act) {
             times[0].tv_sec = times[1].tv_sec = 1;
             if (!strcmp(*word, "now")) times[0].tv_nsec = times[1].tv_nsec = UTIME_NOW;
             if (!strcmp(*word, "omit")) times[0].tv_nsec = times[1].tv_nsec = UTIME_OMIT;
+            if (!strcmp(*word, "wrong")) times[0].tv_nsec = 1000000000;
             words[at++] = strcmp(*word, "null") ? (long)times : 0;
             break;
         }

@@ -34,6 +34,8 @@ pub fn protects(rung: &str) {
     cell::assert_protected(&name, rung, &ended, &fence);
     let shown = Brief(&ended);
     assert!(fence.world.read("/app/started").is_some(), "{name}: {shown}");
+    let written = ended.denials().iter().any(|one| one.object.path.as_deref() == Some(PROTECTED));
+    assert!(written, "{name}: {shown}");
     let after = Reached::of(&fence, None);
     assert_eq!((after.origin, after.others), (before.origin + 1, before.others), "{name}: {shown}");
     assert_eq!(fence.world.read(PROTECTED).as_deref(), Some(&b"as the image has it\n"[..]), "{name}: {shown}");

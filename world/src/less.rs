@@ -191,13 +191,16 @@ impl Less {
         self
     }
 
-    /// Yama with this ptrace_scope, above 0, as it is to who is no ancestor of whom it looks at: memory is not read. The file
-    /// that tells of it is there, and no other one of `/proc/sys/kernel`.
+    /// Yama with this ptrace_scope, as far as it refuses to whoever looks at a descendant: from 2 on memory is not read. The
+    /// file that tells of it is there, and no other one of `/proc/sys/kernel`.
     #[must_use]
     pub fn yama(mut self, scope: u32) -> Less {
         /// Set in the addresses of programs, stacks and libraries, and in no offset of a file.
         const ADDRESS: u64 = 1 << 46;
         self.yama = Some(scope);
+        if scope < 2 {
+            return self;
+        }
         self.refuse_when("pread64", &[When::Has(3, ADDRESS)], Errno::EPERM)
             .refuse("process_vm_readv", Errno::EPERM)
             .refuse("ptrace", Errno::EPERM)

@@ -180,3 +180,21 @@ fn a_write_that_is_not_refused_is_seen() {
     assert!(fault.join().unwrap().contains("a name can be made in"));
     assert_eq!(fs::read_dir(trees.at("beside")).unwrap().count(), 3, "and is gone again");
 }
+
+#[test]
+fn a_domain_of_scopes_beneath_takes_no_right_away() {
+    for beside_files in [true, false] {
+        let trees = Trees::new();
+        let at = trees.directory.path().to_owned();
+        let outcomes = under(&trees.plan(), move || {
+            crate::confine::landlock::restrict_scopes(false, beside_files).unwrap();
+            [
+                errno(fs::rename(at.join("beside/file"), at.join("beside/directory/file"))),
+                errno(fs::hard_link(at.join("kept/file"), at.join("beside/linked"))),
+                errno(fs::write(at.join("kept/file"), "new")),
+            ]
+        });
+        let moved = if beside_files { None } else { Some(Errno::EXDEV) };
+        assert_eq!(outcomes, [moved, Some(Errno::EXDEV), Some(Errno::EACCES)], "{beside_files}");
+    }
+}

@@ -10,10 +10,13 @@ pub use holdable::holdable;
 
 use super::{ConfineError, failed, wanted};
 use ::landlock::{
-    CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope,
 };
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, getsockname, socket};
+use nix::sys::stat::Mode;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 const STEP: &str = "landlock";
@@ -24,16 +27,30 @@ const STEP: &str = "landlock";
 /// asked the kernel would tell of this very program only. The refusal that is seen here is the domain's first, so that an
 /// audit that is listened to has told of the domain before anything else runs in it.
 ///
+/// Where rules for files are in force, by [`files`] or by this very domain, every domain beneath refuses to move a file to
+/// another directory unless a rule of its own allows it (landlock(7), LANDLOCK_ACCESS_FS_REFER): `beside_files` has one that
+/// allows it everywhere, so that the rules for files alone decide.
+///
 /// # Errors
 /// A kernel without the scopes, or without such audit where it is asked for; a socket of the outside that is not refused.
-pub fn restrict_scopes(audited: bool) -> Result<(), ConfineError> {
+pub fn restrict_scopes(audited: bool, beside_files: bool) -> Result<(), ConfineError> {
     let fail = |e: RulesetError| ConfineError::Landlock(e.to_string());
     let outside = Outside::bind()?;
-    let created = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .scope(Scope::AbstractUnixSocket | Scope::Signal)
-        .and_then(|ruleset| ruleset.create())
-        .map_err(fail)?;
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let scoped = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal);
+    let created = match beside_files {
+        false => scoped.and_then(|ruleset| ruleset.create()),
+        true => {
+            let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+            let root = open("/", flags, Mode::empty()).map_err(failed(STEP, "open"))?;
+            let everywhere = PathBeneath::new(root, AccessFs::Refer);
+            scoped
+                .and_then(|ruleset| ruleset.handle_access(AccessFs::Refer))
+                .and_then(|ruleset| ruleset.create())
+                .and_then(|created| created.add_rule(everywhere))
+        }
+    };
+    let created = created.map_err(fail)?;
     let created = if audited { created.log_new_exec(true).map_err(fail)? } else { created };
     // no_new_privs is a step of its own in the order; the library must not set it behind our back.
     let status = created.no_new_privs(false).restrict_self().map_err(fail)?;

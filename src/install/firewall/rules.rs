@@ -74,11 +74,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 /// The rule names that denials carry.
 pub const RULES: [&str; 5] = [CONTROL_PLANE, DNS, METADATA, PRIVATE_RANGE, DEFAULT_DENY];
-pub(super) const CONTROL_PLANE: &str = "control-plane";
-pub(super) const DNS: &str = "dns";
-pub(super) const METADATA: &str = "metadata";
-pub(super) const PRIVATE_RANGE: &str = "private-range";
-pub(super) const DEFAULT_DENY: &str = "default-deny";
+pub(crate) const CONTROL_PLANE: &str = "control-plane";
+pub(crate) const DNS: &str = "dns";
+pub(crate) const METADATA: &str = "metadata";
+pub(crate) const PRIVATE_RANGE: &str = "private-range";
+pub(crate) const DEFAULT_DENY: &str = "default-deny";
 
 /// After `NF_IP_PRI_CONNTRACK` (-200), before `NF_IP_PRI_NAT_DST` (-100).
 pub(super) const EARLY: i32 = -190;
@@ -238,7 +238,7 @@ fn of_others(uid: u32, proxy: SocketAddrV4) -> Rule {
 }
 
 /// The resolvers that are refused whatever the port: all but the addresses that everything else on loopback has too.
-fn resolvers(named: &[IpAddr]) -> Vec<IpAddr> {
+pub(crate) fn resolvers(named: &[IpAddr]) -> Vec<IpAddr> {
     let shared = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let mut all: Vec<_> = named.iter().map(IpAddr::to_canonical).chain(FORWARDERS).collect();
     all.retain(|address| !shared.contains(address) && !address.is_unspecified());

@@ -1,8 +1,8 @@
 //! Calls on extended attributes and on the attributes of inodes.
 
-use super::{AGAIN_MAX, AT_FLAGS, Call, Decoded, changed, follows, known};
+use super::{AGAIN_MAX, AT_FLAGS, Call, Decoded, changed, known};
 use crate::observe::act::{Act, Change, Place};
-use crate::observe::caller::{Unread, asks_for_base};
+use crate::observe::caller::Unread;
 use crate::observe::calls::Structures;
 use nix::errno::Errno;
 
@@ -39,7 +39,7 @@ pub fn fsetxattr(call: &Call<'_>) -> Decoded {
 pub fn setxattrat(call: &Call<'_>) -> Decoded {
     const SIZE: usize = 16;
     let flags = known(call.arguments[2], AT_FLAGS)?;
-    let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
+    let at = call.path_or_file(0, 1, flags)?;
     let name = call.string(3, XATTR_NAME_MAX, Errno::ERANGE)?;
     if (call.arguments[5] as usize) < SIZE {
         return Err(Unread::Fails(Errno::EINVAL));
@@ -78,7 +78,7 @@ pub fn fremovexattr(call: &Call<'_>) -> Decoded {
 /// removexattrat, Linux 6.13.
 pub fn removexattrat(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[2], AT_FLAGS)?;
-    remove_xattr(call, call.path_at(0, 1, follows(flags), asks_for_base(flags))?, 3)
+    remove_xattr(call, call.path_or_file(0, 1, flags)?, 3)
 }
 
 /// FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS and FS_IOC_FSSETXATTR (linux/fs.h).
@@ -102,7 +102,7 @@ pub fn ioctl(call: &Call<'_>) -> Decoded {
 /// file_setattr, Linux 6.17.
 pub fn file_setattr(call: &Call<'_>) -> Decoded {
     let flags = known(call.arguments[4], AT_FLAGS)?;
-    let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
+    let at = call.path_or_file(0, 1, flags)?;
     match call.arguments[3] as usize {
         size @ 1..=AGAIN_MAX => changed(at, Change::FileAttributes(call.caller.bytes(call.arguments[2], size)?)),
         0 => Err(Unread::Fails(Errno::EINVAL)),

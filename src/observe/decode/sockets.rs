@@ -2,6 +2,7 @@
 
 use super::{ADDRESS_MAX, Call, Decoded, place};
 use crate::observe::act::{Act, Address, Base, Made, Place};
+use crate::observe::caller::Unread;
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -38,6 +39,61 @@ pub fn sendmsg(call: &Call<'_>) -> Decoded {
         return Ok(Act::Plain);
     }
     Ok(Act::Reach { socket: call.int(0), address: address(&call.caller.bytes(name, length)?) })
+}
+
+/// Calls on sockets that are made for their caller, whole.
+pub mod made {
+    use super::{ADDRESS_MAX, Call, Decoded};
+    use crate::observe::act::{Act, Sent, SocketCall};
+
+    /// socket(2).
+    pub fn socket(call: &Call<'_>) -> Decoded {
+        Ok(Act::OnSocket(SocketCall::Make { family: call.int(0), kind: call.int(1), protocol: call.int(2) }))
+    }
+
+    /// bind(2).
+    pub fn bind(call: &Call<'_>) -> Decoded {
+        Ok(Act::OnSocket(SocketCall::Bind { socket: call.int(0), address: address(call, 1, 2)? }))
+    }
+
+    /// connect(2).
+    pub fn connect(call: &Call<'_>) -> Decoded {
+        Ok(Act::OnSocket(SocketCall::Connect { socket: call.int(0), address: address(call, 1, 2)? }))
+    }
+
+    /// listen(2).
+    pub fn listen(call: &Call<'_>) -> Decoded {
+        Ok(Act::OnSocket(SocketCall::Listen { socket: call.int(0), backlog: call.int(1) }))
+    }
+
+    /// sendto(2).
+    pub fn sendto(call: &Call<'_>) -> Decoded {
+        let [_, data, length, ..] = call.arguments;
+        let address = if call.arguments[4] == 0 { Vec::new() } else { address(call, 4, 5)? };
+        sent(call, 3, Sent::Piece { data, length, address })
+    }
+
+    /// sendmsg(2).
+    pub fn sendmsg(call: &Call<'_>) -> Decoded {
+        sent(call, 2, Sent::Message { at: call.arguments[1] })
+    }
+
+    /// sendmmsg(2).
+    pub fn sendmmsg(call: &Call<'_>) -> Decoded {
+        sent(call, 3, Sent::Messages { at: call.arguments[1], count: call.word(2) })
+    }
+
+    fn sent(call: &Call<'_>, flags: usize, sent: Sent) -> Decoded {
+        Ok(Act::OnSocket(SocketCall::Send { socket: call.int(0), flags: call.int(flags), sent }))
+    }
+
+    /// The address, or nothing where the length is none that the kernel takes.
+    fn address(call: &Call<'_>, pointer: usize, length: usize) -> Result<Vec<u8>, super::Unread> {
+        match call.word(length) as usize {
+            length @ 1..=ADDRESS_MAX => call.caller.bytes(call.arguments[pointer], length),
+            _ => Ok(Vec::new()),
+        }
+    }
 }
 
 /// A socket address as the kernel reads it (ip(7), ipv6(7), unix(7)).

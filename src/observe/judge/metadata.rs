@@ -8,14 +8,13 @@ use super::{Looked, Verdict};
 use crate::confine::landlock::Barrier;
 use crate::observe::act::{Act, Base, Change, Place};
 use crate::observe::ask::{self, is_refusal};
-use crate::observe::caller::Unread;
+use crate::observe::caller::{Name, Unread};
 use crate::observe::predict;
 use crate::observe::told::{PathTarget, Target};
-use crate::observe::walk::name_of;
+use crate::observe::walk::{self, name_of};
 use crate::observe::watched::PERMISSION;
 use nix::errno::Errno;
 use nix::libc;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -66,8 +65,9 @@ impl Looked<'_> {
         let object = match object {
             Ok(object) => object,
             Err(errno) if is_refusal(errno) => {
-                let paths: Vec<PathBuf> = self.entry(at)?.ok().map(|entry| entry.path()).into_iter().collect();
-                return Ok(self.by_permission(errno, paths.first().cloned(), false));
+                let found = walk::walk(self.caller, &self.walkable(at)?).ok();
+                let read_only = found.as_ref().is_some_and(|found| self.is_read_only(found));
+                return Ok(self.by_permission(errno, found.and_then(|found| found.path()), read_only));
             }
             Err(errno) => return Ok(Verdict::RefuseSilently(errno)),
         };
@@ -75,20 +75,22 @@ impl Looked<'_> {
             return Ok(Verdict::RefuseSilently(errno));
         }
         let path = path_of_object(&object);
-        if let Some(path) = path.as_ref().filter(|path| barrier.protects(path) && is_judged(&object)) {
-            return Ok(self.held(barrier, Errno::EROFS, std::slice::from_ref(path), None, false));
+        let held = path.as_ref().filter(|path| barrier.protects(path) && is_judged(&object)).cloned();
+        let name = name_of(object)?;
+        match held {
+            Some(_) if predict::is_for_none(&name, change) => Ok(Verdict::RefuseSilently(Errno::EROFS)),
+            Some(path) => Ok(self.held(barrier, Errno::EROFS, &[path], None, false)),
+            None => self.made_on(&name, path, change),
         }
-        self.made_on(object, path, change)
     }
 
-    fn made_on(&self, object: OwnedFd, path: Option<PathBuf>, change: &Change) -> Result<Verdict, Unread> {
-        let name = name_of(object)?;
-        Ok(match ask::changed(&name, change) {
+    fn made_on(&self, name: &Name, path: Option<PathBuf>, change: &Change) -> Result<Verdict, Unread> {
+        Ok(match ask::changed(name, change) {
             Ok(value) => Verdict::Done(value),
             // A descriptor that nobody can open once more: what it could do there is not to be done by anyone else.
             Err(Errno::EAGAIN) if matches!(change, Change::Inode(..)) => self.by_permission(Errno::EPERM, path, false),
             // The kernel's answer to everyone.
-            Err(Errno::EPERM) if predict::is_for_none(&name, change) => Verdict::RefuseSilently(Errno::EPERM),
+            Err(Errno::EPERM) if predict::is_for_none(name, change) => Verdict::RefuseSilently(Errno::EPERM),
             Err(errno) if is_refusal(errno) => self.by_permission(errno, path, errno == Errno::EROFS),
             Err(errno) => Verdict::RefuseSilently(errno),
         })

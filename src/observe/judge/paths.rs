@@ -7,10 +7,11 @@ use crate::observe::ask::{self, Answer};
 use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::{self, Expected};
 use crate::observe::told::{PathTarget, Refusal, Target};
-use crate::observe::walk;
+use crate::observe::walk::{self, path_of};
 use crate::observe::watched::PERMISSION;
 use crate::policy::Axis;
 use nix::errno::Errno;
+use nix::fcntl::ResolveFlag;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use std::ffi::CString;
 use std::os::fd::AsFd;
@@ -32,8 +33,13 @@ impl Looked<'_> {
         }
         self.caller.still_waits()?;
         let answer = ask::open(self.caller.tid, Some(base.as_fd()), &given, flags, mode, resolve);
-        let found = walk::found_within(base.as_fd(), &at.given, at.follow, resolve);
-        let read_only = [found.as_ref().is_some_and(is_read_only)];
+        let found = match ResolveFlag::from_bits_retain(resolve) {
+            within if within.intersects(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_IN_ROOT) => {
+                walk::found_within(base.as_fd(), &at.given, at.follow, resolve)
+            }
+            _ => walk::walk(self.caller, &self.caller.name(at)?).ok(),
+        };
+        let read_only = [found.as_ref().is_some_and(|found| self.is_read_only(found))];
         let path = [found.as_ref().and_then(walk::Found::path)];
         let act = Act::Open { at: at.clone(), flags, mode, resolve };
         Ok(self.answered(answer, &act, &path, &read_only))
@@ -50,10 +56,6 @@ impl Looked<'_> {
             if let Some(verdict) = self.by_barrier(barrier, act)? {
                 return Ok(verdict);
             }
-        }
-        if matches!(act, Act::Link(from, _) if from.given.is_empty()) {
-            // Of a descriptor's own file the kernel asks for a capability or the very credentials of the opener.
-            return Ok(Verdict::GoOn);
         }
         if let Act::Open { at, flags, mode, resolve: resolve @ 1.. } = act {
             return self.open_within(at, *flags, *mode, *resolve);
@@ -88,7 +90,7 @@ impl Looked<'_> {
             }
         }
         let targets: Vec<Option<PathBuf>> = found.iter().map(|f| f.as_ref().and_then(walk::Found::path)).collect();
-        let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(is_read_only)).collect();
+        let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(|f| self.is_read_only(f))).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
         let hidden = found.iter().flatten().any(|found| found.hidden);
         if by_self || too_long {
@@ -112,7 +114,8 @@ impl Looked<'_> {
                 self.watched.call
             )));
         }
-        if let (Answer::Refused(Errno::EPERM), Act::Change(_, change), [name]) = (&answer, act, &names[..])
+        if let (Answer::Refused(Errno::EPERM | Errno::EROFS), Act::Change(_, change), [name]) =
+            (&answer, act, &names[..])
             && predict::is_for_none(name, change)
         {
             return Ok(Verdict::GoOn);
@@ -157,6 +160,13 @@ impl Looked<'_> {
         Ok(self.caller.socket(fd)?.is_some_and(|inode| is_unix(inode) == unix))
     }
 
+    /// Whether what was found is on a read-only mount, or where one would be.
+    pub(super) fn is_read_only(&self, found: &walk::Found) -> bool {
+        let barrier = self.judge.barrier.as_ref().zip(path_of(found.at.as_fd()));
+        barrier.is_some_and(|(barrier, path)| barrier.protects(&path))
+            || fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
+    }
+
     fn expected(&self, act: &Act, names: &[Name]) -> Expected {
         let ids = self.judge.ids;
         match (act, names) {
@@ -176,7 +186,7 @@ impl Looked<'_> {
         match (act, names) {
             (Act::Open { flags, mode, .. }, [name]) => ask::open(tid, None, &name.text, *flags, *mode, 0),
             (Act::Make(_, made), [name]) => ask::make(tid, name, made),
-            (Act::Link(..), [from, to]) => ask::link(from, to),
+            (Act::Link(at, _), [from, to]) => ask::link(from, at.given.is_empty(), to),
             (Act::Rename(_, _, flags), [from, to]) => ask::rename(from, to, *flags),
             (Act::Remove(_, directory), [name]) => ask::remove(name, *directory),
             (Act::Change(_, change), [name]) => ask::change(name, change),
@@ -209,10 +219,6 @@ fn is_unix(inode: u64) -> bool {
     let sockets = crate::procfs::read("/proc/self/net/unix").unwrap_or_default();
     let inode = inode.to_string();
     sockets.lines().any(|line| line.split_ascii_whitespace().nth(6) == Some(&inode))
-}
-
-fn is_read_only(found: &walk::Found) -> bool {
-    fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
 }
 
 fn target(act: &Act, paths: &[Option<PathBuf>], read_only: &[bool]) -> Target {

@@ -101,7 +101,7 @@ impl Looked<'_> {
     }
 
     /// A name of a place by which it can be walked; a slash at its end has a link followed.
-    fn walkable(&self, place: &Place) -> Result<Name, Unread> {
+    pub(super) fn walkable(&self, place: &Place) -> Result<Name, Unread> {
         self.caller.find_closed();
         let name = self.caller.name(place)?;
         Ok(Name { follow: name.follow || place.given.ends_with(b"/"), ..name })

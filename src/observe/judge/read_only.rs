@@ -12,12 +12,13 @@ use crate::observe::act::{Act, Change, Made, Place};
 use crate::observe::caller::Unread;
 use crate::observe::decode::TMPFILE;
 use crate::observe::told::{PathTarget, Target};
-use crate::observe::walk::{found_within, is, pin_within};
+use crate::observe::walk::{Found, found_within, is, pin_within};
 use crate::observe::watched::PERMISSION;
-use crate::sys::call::{Argument, HERE, call_for_fd};
+use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
+use nix::fcntl::{AtFlags, ResolveFlag};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -113,15 +114,25 @@ impl Looked<'_> {
         };
         match object {
             Ok(object) => Ok(self.opened_object(barrier, at, &object, flags)),
-            Err(Errno::ENOENT) if has(libc::O_CREAT) && !has(TMPFILE) => self.created(barrier, at, resolve),
+            // A directory is not to be made so (open(2), EINVAL).
+            Err(Errno::ENOENT) if has(libc::O_CREAT) && !has(libc::O_DIRECTORY) => self.created(barrier, at, resolve),
             Err(_) => Ok(Not),
         }
     }
 
     /// A file that is not there: the mount is asked before the directory's mode.
     fn created(&self, barrier: &Barrier, at: &Place, resolve: u64) -> Result<Held, Unread> {
-        let path = match resolve {
-            0 => {
+        let path = match ResolveFlag::from_bits_retain(resolve) {
+            // Where links lead from a base that is not to be left the kernel alone tells.
+            within if within.intersects(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_IN_ROOT) => {
+                let base = self.caller.hold(at.base)?;
+                let found = found_within(base.as_fd(), &at.given, at.follow, resolve);
+                let missing =
+                    |found: &Found| fstatat(&found.at, found.rest.as_slice(), AtFlags::AT_SYMLINK_NOFOLLOW).is_err();
+                let found = found.filter(|found| !found.rest.is_empty() && !at.given.ends_with(b"/") && missing(found));
+                reached!(found.and_then(|found| found.path()).ok_or(()))
+            }
+            _ => {
                 let entry = match self.entry(at)? {
                     Ok(entry) if at.follow && entry.stat().is_ok() => self.entry_followed(at)?,
                     entry => entry,
@@ -132,17 +143,8 @@ impl Looked<'_> {
                 }
                 entry.path()
             }
-            resolve => {
-                let base = self.caller.hold(at.base)?;
-                let found = found_within(base.as_fd(), &at.given, at.follow, resolve);
-                let Some(path) = found.filter(|found| !found.rest.is_empty()).and_then(|found| found.path()) else {
-                    return Ok(Not);
-                };
-                path
-            }
         };
-        let above = path.parent().unwrap_or(&path);
-        Ok(if barrier.protects(above) { Refused(Errno::EROFS, vec![path]) } else { Not })
+        Ok(if barrier.protects(path.parent().unwrap_or(&path)) { Refused(Errno::EROFS, vec![path]) } else { Not })
     }
 
     fn opened_object(&self, barrier: &Barrier, at: &Place, object: &OwnedFd, flags: u64) -> Held {
@@ -184,7 +186,7 @@ impl Looked<'_> {
             },
             // A device, a pipe or a socket is no part of its mount. Landlock lets the devices be written that were in /dev,
             // and refuses what else has a name in a tree.
-            () if is(&stat, SFlag::S_IFSOCK) => Same,
+            () if is(&stat, SFlag::S_IFSOCK) => Silently(Errno::ENXIO),
             () if is(&stat, SFlag::S_IFCHR) && path.starts_with("/dev") => Not,
             () => Refused(Errno::EACCES, vec![path]),
         }
@@ -231,7 +233,7 @@ impl Looked<'_> {
             Made::Directory(_) | Made::Socket(_) => true,
         };
         let held = free(&entry, matches!(made, Made::Directory(_)));
-        Ok(if formed { held } else { Same })
+        Ok(if formed { held } else { Not })
     }
 
     fn removed(&self, barrier: &Barrier, at: &Place) -> Result<Held, Unread> {
@@ -267,6 +269,10 @@ impl Looked<'_> {
         let entry = reached!(self.entry(to)?);
         let Some(source) = path_of_object(&object) else { return Ok(Not) };
         if barrier.protects(&entry.above) {
+            // Of a descriptor's own file, only if the kernel gives names to such at all.
+            if from.given.is_empty() && !gives_names(&object) {
+                return Ok(Not);
+            }
             return Ok(match free(&entry, false) {
                 Refused(errno, mut paths) => {
                     paths.insert(0, source);
@@ -316,6 +322,14 @@ fn free(entry: &Entry, takes_slash: bool) -> Held {
         Err(Errno::EACCES) => Not,
         Ok(_) | Err(_) => Same,
     }
+}
+
+/// Whether the kernel gives a name to a descriptor's file without a capability (linkat(2), AT_EMPTY_PATH; Linux 6.10). The
+/// new name that is asked for is there.
+fn gives_names(object: &OwnedFd) -> bool {
+    let flags = Argument::Number(libc::AT_EMPTY_PATH as u64);
+    let asked = [Argument::Fd(object.as_fd()), Argument::Text(c""), HERE, Argument::Text(c"/"), flags];
+    call(libc::SYS_linkat, asked) == Err(Errno::EEXIST)
 }
 
 /// Opens a file as it was to be, less what would change it, to learn what else refuses.

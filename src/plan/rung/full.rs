@@ -1,7 +1,7 @@
 //! Rung `full`: root with SYS_ADMIN and NET_ADMIN.
 
 use super::{Means, Restriction, Rung, capability};
-use crate::host::Facts;
+use crate::host::{Facts, NOT_TRIED};
 use crate::policy::Policy;
 use crate::sys::capability::{CHOWN, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 
@@ -19,7 +19,14 @@ impl Rung for Full {
     }
 
     fn stands(&self, _policy: &Policy, facts: &Facts) -> Result<(), String> {
-        if facts.uid == 0 { Ok(()) } else { Err("it needs root".into()) }
+        if facts.uid != 0 {
+            return Err("it needs root".into());
+        }
+        match &facts.notification {
+            // The stage finds out, and nothing starts without it.
+            Err(cause) if cause != NOT_TRIED => Err(format!("seccomp notification: {cause}")),
+            _ => Ok(()),
+        }
     }
 
     fn carry(&self, restriction: Restriction, _policy: &Policy, facts: &Facts) -> Result<&'static str, String> {

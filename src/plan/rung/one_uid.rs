@@ -22,6 +22,8 @@ pub fn stands(policy: &Policy, facts: &Facts) -> Result<(), String> {
         }
         _ => {}
     }
+    // Without it there is no Landlock either.
+    facts.no_new_privs.as_ref().map_err(|cause| format!("no_new_privs: {cause}"))?;
     if !facts.scopes {
         return Err(
             "Landlock's scopes (ABI 6) are missing, without which the command could signal what confines it".into()

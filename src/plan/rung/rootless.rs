@@ -1,7 +1,7 @@
 //! Rung `rootless`: an ordinary user who may make user, mount and network namespaces, as on most dev boxes.
 
 use super::{Means, Restriction, Rung, one_uid};
-use crate::host::Facts;
+use crate::host::{Facts, Finding};
 use crate::policy::{Policy, Posture};
 
 /// The firewall and the mounts of `full` in namespaces of the sandbox's own, under the caller's own uid.
@@ -18,7 +18,17 @@ impl Rung for Rootless {
     }
 
     fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String> {
-        one_uid::stands(policy, facts)
+        one_uid::stands(policy, facts)?;
+        let needed =
+            |what: &str, finding: &Finding| finding.as_ref().map(|()| ()).map_err(|cause| format!("{what}: {cause}"));
+        needed("/proc", &facts.proc)?;
+        needed("user namespaces", &facts.user_namespaces)?;
+        needed("mount_setattr", &facts.mount_setattr)?;
+        needed("seccomp notification", &facts.notification)?;
+        if policy.network.posture > Posture::Open {
+            needed("a firewall in a network namespace", &facts.firewall_inside)?;
+        }
+        Ok(())
     }
 
     fn carry(&self, restriction: Restriction, policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {

@@ -1,11 +1,25 @@
 //! What the rungs without mounts and without a firewall have in common.
 
 use super::Restriction;
-use crate::host::Facts;
+use crate::host::{Facts, Finding};
 use crate::policy::{Policy, Posture};
 
-/// What is missing for anything to be held without mounts.
-pub fn stands(_policy: &Policy, _facts: &Facts) -> Result<(), String> {
+/// What is missing for anything to be held without mounts and without a firewall.
+pub fn stands(policy: &Policy, facts: &Facts) -> Result<(), String> {
+    let needed =
+        |what: &str, finding: &Finding| finding.as_ref().map(|()| ()).map_err(|cause| format!("{what}: {cause}"));
+    let postures = policy.postures();
+    needed("/proc", &facts.proc)?;
+    needed("no_new_privs", &facts.no_new_privs)?;
+    needed("seccomp notification", &facts.notification)?;
+    needed("reading what a stopped caller asks for", &facts.reads_callers)?;
+    if postures.network > Posture::Open {
+        needed("a descriptor given in answer to a call", &facts.addfd)?;
+        needed("a socket bound to lo", &facts.bind_to_lo)?;
+    }
+    if postures.filesystem > Posture::Open {
+        needed("Landlock", &facts.landlock.usable)?;
+    }
     Ok(())
 }
 
