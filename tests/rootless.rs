@@ -175,10 +175,10 @@ END"#;
         assert_eq!(value(&live, &format!("other-{what}")), "ok", "live: {live}");
     }
     // Every process of ours that this user has, seen from the host: the supervisor, the stage, the observer, the proxy.
-    let mut run = dev.live(&[], &format!("echo ready; read -r pids; set -- $pids; {act}"));
+    let mut run = dev.live(&["--publish", "3000"], &format!("echo ready; read -r pids; set -- $pids; {act}"));
     assert_eq!(run.line(), "ready");
     let ours = dev.ours(&run);
-    assert_eq!(ours.len(), 4, "{ours:?}");
+    assert_eq!(ours.len(), 5, "{ours:?}");
     let pids: Vec<String> = ours.iter().enumerate().map(|(n, pid)| format!("ours{n}:{pid}")).collect();
     run.tell(&format!("other:{} {}", other.id(), pids.join(" ")));
     let said = run.end();
@@ -220,6 +220,35 @@ fn the_root_and_the_whole_home_are_no_workspace() {
 }
 
 #[test]
+fn policy_program_and_record_may_lie_in_home_and_project_and_are_covered() {
+    let dev = Dev::new();
+    let policy = "extends = \"nist-high\"\nallow-host = [\"stranger.example.org:80\"]\n";
+    dev.fence.world.write("/home/dev/project/conf/policy.toml", policy, 0o644);
+    dev.fence.world.install(std::path::Path::new(env!("CARGO_BIN_EXE_ringfence")), "/home/dev/.local/bin/ringfence");
+    common::as_root(&dev.fence, "chown -R 1000:1000 /home/dev; chmod -R g+w /home/dev/project");
+    let files = "conf/policy.toml conf/record.jsonl /home/dev/.local/bin/ringfence";
+    let script = format!(
+        "for file in {files}; do cat $file; echo evil > $file; rm -f $file; mv $file x; chmod 777 $file; done
+         mv conf y; mv ~/.local/bin ~/.local/z; mv ~/.local/state ~/.local/z; ls ~/.local/state/ringfence; echo end"
+    );
+    let flags = ["--policy", "conf/policy.toml", "--ledger", "conf/record.jsonl"];
+    let mut command = dev.ringfence("cp /home/dev/.local/bin/ringfence /tmp/before;", &flags, &script);
+    let arguments: Vec<_> = command.get_args().map(|a| a.to_owned()).collect();
+    let replaced = arguments
+        .iter()
+        .map(|a| if a == common::RINGFENCE { "/home/dev/.local/bin/ringfence".into() } else { a.clone() });
+    let replaced: Vec<std::ffi::OsString> = replaced.collect();
+    let mut own = dev.fence.world.command("bash");
+    own.uid(dev_box::UID).gid(dev_box::UID).env("HOME", "/home/dev").args(replaced);
+    std::mem::swap(&mut command, &mut own);
+    let said = world::Said::from(dev.fence.world.output(command));
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "end\n"), "{said}");
+    assert_eq!(dev.must("cat conf/policy.toml"), policy);
+    assert_eq!(dev.must("cmp /tmp/before ~/.local/bin/ringfence && echo same"), "same\n");
+    assert_eq!(dev.fence.verify("/home/dev/project/conf/record.jsonl").code, Some(0));
+}
+
+#[test]
 fn what_only_this_rung_has_is_refused_elsewhere_by_name() {
     let dev = Dev::new();
     for (flags, named) in [
@@ -244,12 +273,12 @@ fn the_supervisors_death_ends_every_process_of_the_sandbox() {
     // A number of this test's own, for tests share the machine's processes.
     let own = std::process::id();
     let script = format!("(setsid sleep 1{own} & exec setsid sleep 2{own}) & sleep 3{own} & echo ready; wait");
-    let mut run = dev.live(&[], &script);
+    let mut run = dev.live(&["--publish", "3000"], &script);
     assert_eq!(run.line(), "ready");
     let ours = dev.ours(&run);
     let living = || dev.fence.as_root(&format!("pgrep -u 1000 -f '^sleep [123]{own}$'")).out.lines().count();
     let ours_living = || ours.iter().filter(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists()).count();
-    dev.await_true("live", || living() == 3 && ours_living() == 4);
+    dev.await_true("live", || living() == 3 && ours_living() == 5);
     run.child.kill().expect("the supervisor lives");
     run.child.wait().expect("it has ended");
     dev.await_true("all are ended", || living() == 0 && ours_living() == 0);

@@ -235,3 +235,21 @@ fn a_port_that_is_taken_is_no_port_to_publish() {
     assert!(ended.said.err.contains("publish 127.0.0.1:3000: Address already in use"), "{ended}");
     assert!(dev.fence.world.read("/tmp/started").is_none());
 }
+
+#[test]
+fn a_server_that_is_left_behind_stays_published_until_it_ends() {
+    let dev = Dev::new();
+    dev.fence.world.write(
+        "/home/dev/project/server.py",
+        SERVER.replace("sys.stdin.read()", "server_ends = open('/tmp/ends').read()"),
+        0o644,
+    );
+    dev.must("mkfifo /tmp/ends");
+    let script = "setsid python3 server.py > /tmp/said 2>&1 < /dev/null & until grep -q ready /tmp/said; do :; done";
+    let ended = dev.run(&["--publish", "3000", "--leftovers", "keep"], script);
+    assert_eq!(ended.said.code, Some(0), "{ended}");
+    assert_eq!(value(&dev.said(CLIENT), "3000"), "1000000 bytes at 3000");
+    dev.must("echo > /tmp/ends");
+    dev.await_true("it goes with the last process", || value(&dev.said(CLIENT), "3000") == "ECONNREFUSED");
+    dev.await_true("the record is sealed", || dev.fence.verify(&dev.ledger()).code == Some(0));
+}
