@@ -25,7 +25,7 @@ pub(super) fn enter_view(
 
 fn enter_domain(plan: &MountPlan, scopes: bool) -> Result<(), ConfineError> {
     // Without a tree that is to be read-only there is nothing to keep from being written.
-    let rules = match plan.protected_trees().is_empty() || mutation::left_out("read-only") {
+    let rules = match plan.protected_trees().is_empty() || mutation::left_out("file-rules") {
         true => None,
         false => {
             let barrier = Barrier::of(plan).map_err(|e| ConfineError::Landlock(e.to_string()))?;
@@ -35,5 +35,5 @@ fn enter_domain(plan: &MountPlan, scopes: bool) -> Result<(), ConfineError> {
     no_new_privs_set()?;
     let by_rules = rules.is_some();
     rules.map_or(Ok(()), files::FileRules::restrict)?;
-    if scopes && !mutation::left_out("landlock") { landlock::restrict_scopes(false, by_rules) } else { Ok(()) }
+    if scopes && !mutation::left_out("names-inside") { landlock::restrict_scopes(false, by_rules) } else { Ok(()) }
 }

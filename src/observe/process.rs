@@ -81,7 +81,8 @@ pub fn handover() -> Result<(OwnedFd, OwnedFd), (&'static str, Errno)> {
 /// Lives the observer's life in the calling process, which has forked the stage: it is an ancestor of all that it looks at,
 /// as Yama wants it of one without SYS_PTRACE (ptrace(2), `ptrace_scope` 1). Returns the exit status.
 pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
-    let barrier = match spec.view.as_ref().map(Barrier::of).transpose() {
+    let view = spec.view.as_ref().filter(|_| !mutation::left_out("barrier"));
+    let barrier = match view.map(Barrier::of).transpose() {
         Ok(barrier) => barrier.map(Arc::new),
         Err(cause) => return i32::from(told.send(&Told::Failed(format!("observer: {cause}"))).is_err()) + 1,
     };

@@ -43,6 +43,8 @@ pub enum Operation {
     EnterHome,
     /// Reads the files that are mounted over the image's.
     Accounts,
+    /// Creates a directory in each protected tree as the stage, for which no observer answers.
+    CreateAsStage,
 }
 
 /// Tries an operation; what it saw, one word a try.
@@ -65,6 +67,9 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
             run.home.iter().map(|home| io_outcome(enter(home).and_then(|()| std::fs::read_dir(".")))).collect()
         }
         Operation::Accounts => accounts(run),
+        Operation::CreateAsStage => {
+            run.protected.iter().filter(|tree| tree.is_dir()).map(|tree| made_in(tree)).collect()
+        }
     }
 }
 
@@ -118,6 +123,18 @@ fn created(path: &Path) -> String {
         }
         Err(Errno::EROFS) => "EROFS".into(),
         Err(errno) => format!("{}: {errno:?}", path.display()),
+    }
+}
+
+fn made_in(tree: &Path) -> String {
+    let path = tree.join(scratch_name());
+    match mkdir(&path, Mode::empty()) {
+        Ok(()) => format!(
+            "{}: created{}",
+            path.display(),
+            if std::fs::remove_dir(&path).is_ok() { "" } else { " and left there" }
+        ),
+        Err(errno) => name_of(errno),
     }
 }
 

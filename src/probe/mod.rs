@@ -126,6 +126,13 @@ impl Suite {
         arena.clear()
     }
 
+    /// Tries the probes that are the stage's, in the calling process.
+    pub fn run_as_stage(&self) -> Vec<Probe> {
+        let run = &self.surroundings;
+        let tried = |spec: &Spec| spec.operation.make_as_stage(run).map(|seen| spec.judge(seen));
+        self.specs.iter().filter_map(tried).collect()
+    }
+
     /// Tries every probe in the calling, confined process, with the bait that is up.
     pub fn run(&self, arena: &Arena) -> Vec<Probe> {
         let surroundings = Surroundings { programs: arena.programs().cloned(), ..self.surroundings.clone() };

@@ -13,7 +13,7 @@ use nix::sys::socket::{
 use serde::Deserialize;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// What a probe tries on the network.
@@ -44,6 +44,10 @@ pub enum Operation {
     AbstractSocket,
     /// Asks nftables for a change.
     Nftables,
+    /// Tells the device that sockets of each kind are bound to.
+    SocketDevice,
+    /// Frees a socket of its device, by each way there is.
+    FreeSocket,
 }
 
 /// How long an answer of this machine's own may take.
@@ -68,10 +72,12 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::HeaderOption => vec![header_option()],
         Operation::AbstractSocket => vec![abstract_socket(&run.outside_socket)],
         Operation::Nftables => vec![nftables_change()],
+        Operation::SocketDevice => kinds_of_sockets(device_of),
+        Operation::FreeSocket => kinds_of_sockets(freed),
     }
 }
 
-fn open(address: SocketAddr, kind: SockType, protocol: Option<SockProtocol>) -> Result<std::os::fd::OwnedFd, Errno> {
+fn open(address: SocketAddr, kind: SockType, protocol: Option<SockProtocol>) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let fd = socket(family, kind, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, protocol)?;
     match address {
@@ -230,6 +236,36 @@ fn header_option() -> String {
 
 /// The discard service (RFC 863).
 const DISCARD: u16 = 9;
+
+fn kinds_of_sockets(tried: impl Fn(&OwnedFd) -> Result<String, Errno>) -> Vec<String> {
+    let hosts = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    let kinds = hosts.iter().flat_map(|host| [SockType::Stream, SockType::Datagram].map(|kind| (*host, kind)));
+    kinds
+        .map(|(host, kind)| match open(SocketAddr::new(host, 0), kind, None) {
+            Ok(socket) => tried(&socket).unwrap_or_else(name_of),
+            Err(errno) => name_of(errno),
+        })
+        .collect()
+}
+
+fn device_of(socket: &OwnedFd) -> Result<String, Errno> {
+    let device = getsockopt(socket, sockopt::BindToDevice)?;
+    Ok(device.to_string_lossy().trim_end_matches('\0').to_owned())
+}
+
+/// Without a device's name a socket is freed of it; connect(2) with AF_UNSPEC frees one of datagrams by the way.
+fn freed(socket: &OwnedFd) -> Result<String, Errno> {
+    let outcome = setsockopt(socket, sockopt::BindToDevice, &std::ffi::OsString::new());
+    let address =
+        sys::attempt(libc::SYS_connect, [socket.as_raw_fd() as u64, UNSPECIFIED.as_ptr() as u64, 16, 0, 0, 0]);
+    match (outcome, address, device_of(socket)?.as_str()) {
+        (Err(Errno::EPERM), Ok(_) | Err(_), "lo") => Ok("stays on lo".into()),
+        (outcome, address, device) => Ok(format!("{} {} on {device:?}", errno_of(outcome), errno_of(address))),
+    }
+}
+
+/// `struct sockaddr` of AF_UNSPEC.
+static UNSPECIFIED: [u8; 16] = [0; 16];
 
 /// The stage has put the socket up.
 fn abstract_socket(name: &str) -> String {

@@ -20,10 +20,21 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Tries the operation in the stage; `None` where it is not the stage's to try.
+    pub fn make_as_stage(&self, run: &Surroundings) -> Option<Vec<String>> {
+        match self {
+            Operation::Filesystem(operation @ filesystem::Operation::CreateAsStage) => {
+                Some(filesystem::make(operation, run))
+            }
+            _ => None,
+        }
+    }
+
     /// Tries the operation in the calling, confined process; what it saw, one word a try. `None` where it is not the
     /// command's to try.
     pub fn make(&self, run: &Surroundings) -> Option<Vec<String>> {
         Some(match self {
+            Operation::Filesystem(filesystem::Operation::CreateAsStage) => return None,
             Operation::Filesystem(operation) => filesystem::make(operation, run),
             Operation::Identity(operation) => identity::make(operation, run),
             Operation::Kernel(operation) => kernel::make(operation, run),

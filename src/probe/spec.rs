@@ -3,7 +3,7 @@
 use super::operation::Operation;
 use super::{Surroundings, network};
 use crate::ledger::record::Probe;
-use crate::plan::means::FileBarrier;
+use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::plan::rung::Restriction;
 use crate::policy::Axis;
 use serde::Deserialize;
@@ -52,6 +52,10 @@ pub enum Needs {
     Keyring,
     /// Mounts of the sandbox's own.
     Mounts,
+    /// Landlock in their place.
+    FileRules,
+    /// Sockets that are made for the command.
+    MadeSockets,
     /// A uid of the run's own, with which groups are given up.
     OwnUid,
     /// A bounding set that is emptied.
@@ -169,6 +173,8 @@ impl Needs {
             Needs::Accounts => !run.overlays.is_empty(),
             Needs::Keyring => run.keyring != 0,
             Needs::Mounts => run.means.is_some_and(|means| means.files == FileBarrier::Mounts),
+            Needs::FileRules => run.means.is_some_and(|means| means.files == FileBarrier::Landlock),
+            Needs::MadeSockets => run.means.is_some_and(|means| means.egress == EgressBarrier::MadeSockets),
             Needs::OwnUid => run.means.is_some_and(|means| !means.one_uid),
             Needs::Bounding => run.means.is_some_and(|means| means.empties_bounding),
             Needs::Program => run.programs.is_some(),

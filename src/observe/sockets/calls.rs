@@ -9,6 +9,7 @@ use super::waiting::{Later, Outcome};
 use super::{living, make};
 use crate::install::firewall::rules::DEFAULT_DENY;
 use crate::ledger::escape::{TEXT_LIMIT, escape};
+use crate::mutation;
 use crate::observe::act::{Act, Address, Made, Place, SocketCall};
 use crate::observe::caller::Unread;
 use crate::observe::connectors::Note;
@@ -148,6 +149,9 @@ impl Looked<'_> {
         to: SocketAddr,
     ) -> Option<Refusal> {
         let to = meant(to);
+        if mutation::left_out("socket-rules") {
+            return None;
+        }
         let rule = sockets.rules.refuses(transport, to);
         let rule = rule.or_else(|| held.has_header_options().then_some(DEFAULT_DENY))?;
         Some(self.refusal_of(transport.operation(), transport.refusal(), to, transport.has_ports(), rule))

@@ -2,6 +2,7 @@
 //! command's own socket, whichever of its descriptors that has by then.
 
 use super::rules::Transport;
+use crate::mutation;
 use crate::sys::call::{Argument, call, call_for_fd};
 use nix::errno::Errno;
 use nix::libc;
@@ -81,7 +82,7 @@ impl Held {
             missed: AtomicU32::new(0),
             connecting: AtomicBool::new(false),
         };
-        if what.is_inet() {
+        if what.is_inet() && !mutation::left_out("lo-device") {
             held.bind_to_lo()?;
         }
         Ok(held)
@@ -163,7 +164,7 @@ impl Held {
         let size = Argument::Number(address.len() as u64);
         call(libc::SYS_bind, [Argument::Fd(self.file.as_fd()), Argument::Memory(&mut address), size])?;
         // A scope of IPv6 would have bound it to another device.
-        if self.kind.is_inet() && !self.is_on_lo()? {
+        if self.kind.is_inet() && !mutation::left_out("lo-device") && !self.is_on_lo()? {
             self.silence();
             return Err(Errno::EADDRNOTAVAIL);
         }
