@@ -136,9 +136,11 @@ fn faults(table: &Table, rung: Rung, ended: &Ended) -> Vec<String> {
         }
         let name = format!("act{}", case.id);
         let is_by = |denial: &&Denial| {
-            denial.subject.comm.as_deref().is_none_or(|said| {
-                said == name || said.strip_prefix(name.as_str()) == Some("\\xff")
-            })
+            denial
+                .subject
+                .comm
+                .as_deref()
+                .is_none_or(|said| said == name || said.strip_prefix(name.as_str()) == Some("\\xff"))
         };
         for expected in case.recorded.iter().filter_map(|one| one.by_rung[rung as usize].as_ref()) {
             let found = recorded.get_mut(expected).and_then(|all| all.iter().position(is_by).map(|at| all.remove(at)));
@@ -152,7 +154,10 @@ fn faults(table: &Table, rung: Rung, ended: &Ended) -> Vec<String> {
             let number = denial.subject.comm.as_deref().and_then(|comm| comm.strip_prefix("act"));
             let number = number.map(|number| number.trim_end_matches("\\xff"));
             let by = number.and_then(|number| table.cases.iter().find(|case| case.id.to_string() == number));
-            faults.push(format!("{rung:?} recorded and not expected: {told:?} of {:?}", by.map(|case| (case.id, &case.what))));
+            faults.push(format!(
+                "{rung:?} recorded and not expected: {told:?} of {:?}",
+                by.map(|case| (case.id, &case.what))
+            ));
         }
     }
     faults

@@ -100,15 +100,7 @@ impl Recorded {
     }
 
     pub const fn proxy(operation: &'static str, rule: &'static str) -> Recorded {
-        Recorded {
-            axis: "network",
-            source: Source::Proxy,
-            operation,
-            object: "",
-            errno: "403",
-            rule,
-            on: EVERYWHERE,
-        }
+        Recorded { axis: "network", source: Source::Proxy, operation, object: "", errno: "403", rule, on: EVERYWHERE }
     }
 
     pub const fn only_on(self, on: [bool; 4]) -> Recorded {
