@@ -7,18 +7,19 @@ use super::held::{Held, Kind, Tcp};
 use super::rules::Transport;
 use super::table::Known;
 use super::waiting::{Later, Outcome};
-use crate::observe::act::{Act, Address, Base, Place};
+use crate::observe::act::{Act, Address, Base};
 use crate::observe::ask::with_mask_of;
 use crate::observe::caller::Unread;
 use crate::observe::decode;
 use crate::observe::judge::{Looked, Verdict};
 use crate::observe::told::{Refusal, Target};
-use crate::observe::walk::{self, path_of, split};
+use crate::observe::walk::{self, path_of};
+use crate::sys;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::PollFlags;
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::fstat;
+use nix::unistd::{chdir, fchdir};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -164,27 +165,20 @@ impl Looked<'_> {
         Ok(Ok(address.map(|address| Named { address, _pinned: pinned })))
     }
 
+    /// bind(2) to a path, which is relative to the caller's directory, and is told as it was given.
     pub(super) fn bind_unix(&self, held: &Arc<Held>, address: Vec<u8>) -> Result<Verdict, Unread> {
         let (held, tid) = (held.clone(), self.caller.tid);
-        let at = match decode::address(&address) {
-            Address::Unix(at) if at.base == Base::Cwd => at,
-            // From the root the path means the same here; without one it is no path.
-            _ => return Ok(self.later(Later::once(tid, move || done(with_mask_of(tid, || held.bind(&address)))))),
-        };
-        let (directory, last) = split(&at.given).unwrap_or((b".", &at.given));
-        let place = Place { base: Base::Cwd, given: directory.to_vec(), follow: true };
-        let name = self.caller.name(&place)?;
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let pinned = match open(name.text.as_c_str(), flags, Mode::empty()) {
-            Ok(pinned) => pinned,
-            Err(errno) => return Ok(Verdict::RefuseSilently(errno)),
-        };
-        self.caller.still_waits()?;
-        let path = [format!("/proc/self/fd/{}/", pinned.as_raw_fd()).as_bytes(), last].concat();
-        let Some(address) = unix_address(&path) else { return Ok(Verdict::RefuseSilently(Errno::ENAMETOOLONG)) };
+        let directory = self.caller.hold(Base::Cwd)?;
         Ok(self.later(Later::once(tid, move || {
-            let _pinned = pinned.as_fd();
-            done(with_mask_of(tid, || held.bind(&address)))
+            done(with_mask_of(tid, || {
+                fchdir(&directory)?;
+                let bound = held.bind(&address);
+                // All that is done here is by names from the root, and stays so.
+                if chdir("/").is_err() {
+                    sys::exit_now(1);
+                }
+                bound
+            }))
         })))
     }
 }
@@ -243,6 +237,8 @@ fn is_masked(masked: &[std::path::PathBuf], pinned: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::fcntl::{OFlag, open};
+    use nix::sys::stat::Mode;
     use std::os::unix::net::UnixListener;
 
     #[test]
