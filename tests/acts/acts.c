@@ -304,8 +304,8 @@ static void perform(struct act *act) {
 }
 
 static void *in_thread(void *act) {
-    /* A working directory of its own. */
-    if (unshare(CLONE_FS) < 0) fatal("unshare");
+    /* A working directory of its own, where it will have one. */
+    if (strcmp(((struct act *)act)->cwd, "-") && unshare(CLONE_FS) < 0) fatal("unshare");
     perform(act);
     return NULL;
 }

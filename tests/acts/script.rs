@@ -5,7 +5,7 @@ use super::line::{actual, descriptor_of, line, makes};
 use super::names::NAMES;
 use super::place::{self, SPELLINGS, Spelling, ZONES, Zone};
 use super::plain::{network, ordinary, plain, set_id};
-use super::table::{INTO_ROOTS, INTO_TREE, Via};
+use super::table::{Deed, Form, INTO_ROOTS, INTO_TREE, Via};
 use std::fmt::Write;
 use std::fs;
 
@@ -110,13 +110,39 @@ pub fn draw(seed: u64, count: usize, setting: &Setting) -> Vec<Act> {
 
 pub const HOWS: [&str; 4] = ["direct", "thread", "child", "grandchild"];
 
+/// How a deed is done: in which form, where, by which names and by whom.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    pub form: Form,
+    pub zone: Zone,
+    pub spelling: Spelling,
+    pub how: &'static str,
+    /// Whether the last component may be a link to the object, where that will do.
+    pub by_link: bool,
+    /// Which of a form's alternatives.
+    pub alternatives: u64,
+}
+
 /// A deed in some directory, or nothing where the draw fits none.
 fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     let deed = *draw.of(&NAMES.iter().chain(CHANGES).collect::<Vec<_>>());
     let form = *draw.of(deed.forms);
     let (zone, mut spelling) = (*draw.of(&ZONES), *draw.of(&SPELLINGS));
+    let how = *draw.of(&HOWS);
+    if form.2.contains("BENEATH") {
+        spelling = *draw.of(&[Spelling::Here, Spelling::Above, Spelling::AtFd]);
+    }
+    if deed.name.ends_with("-by-another-family") {
+        spelling = *draw.of(&[Spelling::Absolute, Spelling::Winding, Spelling::Linked, Spelling::OwnRoot]);
+    }
+    let manner = Manner { form, zone, spelling, how, by_link: draw.below(4) == 0, alternatives: draw.next() };
+    done(deed, manner, id, setting)
+}
+
+/// The act that a deed is in a manner, or nothing where it can't be done so.
+pub fn done(deed: &Deed, manner: Manner, id: usize, setting: &Setting) -> Option<Act> {
+    let Manner { form, zone, mut spelling, mut how, by_link, alternatives } = manner;
     let (via, operation, layout) = form;
-    let mut how = *draw.of(&HOWS);
     if via == Via::Sh && how == "thread" {
         how = "child";
     }
@@ -136,12 +162,13 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
     if layout.contains("IN_ROOT") {
         spelling = Spelling::AtFd;
     }
-    if layout.contains("BENEATH") {
-        spelling = *draw.of(&[Spelling::Here, Spelling::Above, Spelling::AtFd]);
+    if layout.contains("BENEATH") && !matches!(spelling, Spelling::Here | Spelling::Above | Spelling::AtFd) {
+        return None;
     }
-    if deed.name.ends_with("-by-another-family") {
-        // A shorter address is refused for its length.
-        spelling = *draw.of(&[Spelling::Absolute, Spelling::Winding, Spelling::Linked, Spelling::OwnRoot]);
+    // A shorter address is refused for its length.
+    let long = [Spelling::Absolute, Spelling::Winding, Spelling::Linked, Spelling::OwnRoot];
+    if deed.name.ends_with("-by-another-family") && !long.contains(&spelling) {
+        return None;
     }
     let allowed = match spelling {
         Spelling::AtFd => has("D") && via != Via::Sh,
@@ -164,8 +191,7 @@ fn deed(draw: &mut Draw, id: usize, setting: &Setting) -> Option<Act> {
         return None;
     }
     let to_socket = has("A") || words.first() == Some(&"connect");
-    let name = if deed.by_link && has("P") && draw.below(4) == 0 { "link" } else { deed.objects.0 };
-    let alternatives = draw.next();
+    let name = if deed.by_link && has("P") && by_link { "link" } else { deed.objects.0 };
     let lines = ['a', 'b'].map(|tree| {
         let mut spelled = place::spell(spelling, zone, tree, id, deed.objects.0);
         let directory = place::directory(zone, tree, id);

@@ -3,7 +3,8 @@
 
    session ACT…, the acts in order: mark PATH, who, fetch NAME, tcp ADDRESS PORT, udp ADDRESS PORT, echo ADDRESS, name ADDRESS,
    families,
-   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, serve PORT, wait, end STATUS, kill SIGNAL. */
+   loopback, change DIRECTORY, write PATH, create PATH,
+   seize PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, await PATH, serve PORT, wait, end STATUS, kill SIGNAL. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -208,6 +209,30 @@ static void change(const char *directory) {
     if (chdir("/")) exit(3);
 }
 
+/* Every way to read, change, move or replace a file that is another's, the record say. */
+static void seize(const char *path) {
+    char byte, other[300];
+    int fd = open(path, O_RDONLY);
+    long got = fd < 0 ? -1 : read(fd, &byte, 1);
+    if (got == 1) printf("seize read ok\n");
+    /* What is masked is there, and empty. */
+    else if (got == 0) printf("seize read nothing\n");
+    else say("seize", "read", -1);
+    fd = open(path, O_WRONLY | O_APPEND);
+    say("seize", "append", fd < 0 ? fd : write(fd, "x", 1));
+    say("seize", "truncate", truncate(path, 0));
+    say("seize", "chmod", chmod(path, 0666));
+    snprintf(other, sizeof other, "%s.other", path);
+    say("seize", "link", link(path, other));
+    say("seize", "rename", rename(path, other));
+    snprintf(other, sizeof other, "%s.own", path);
+    close(open(other, O_CREAT | O_WRONLY, 0600));
+    say("seize", "replace", rename(other, path));
+    say("seize", "unlink", unlink(path));
+    snprintf(other, sizeof other, "/proc/1/root%s", path);
+    say("seize", "by-root-of-1", open(other, O_RDWR));
+}
+
 static void privilege(void) {
     say("privilege", "setuid", setresuid(0, 0, 0));
     say("privilege", "userns", unshare(CLONE_NEWUSER));
@@ -218,6 +243,13 @@ static void privilege(void) {
     say("signal", "all", kill(-1, SIGKILL));
     int fd = open("/proc/1/mem", O_RDONLY);
     say("privilege", "memory-1", fd);
+}
+
+/* Goes on once there is a file of that name. */
+static void await(const char *path) {
+    struct timespec short_while = {.tv_nsec = 10000000};
+    while (access(path, F_OK)) nanosleep(&short_while, 0);
+    say("await", "", 0);
 }
 
 /* Leaves a process behind that is nobody's child, in a session of its own; it says its end by nothing. */
@@ -234,9 +266,7 @@ static void leave(const char *path) {
         for (;;) pause();
     }
     waitpid(child, 0, 0);
-    struct timespec short_while = {.tv_nsec = 10000000};
-    while (access(path, F_OK)) nanosleep(&short_while, 0);
-    say("leave", "", 0);
+    await(path);
 }
 
 /* Leaves children of nobody behind that have ended: what is first in the process table has to reap them. */
@@ -313,10 +343,12 @@ int main(int count, char **arguments) {
         else if (!strcmp(act, "loopback")) loopback();
         else if (!strcmp(act, "change")) change(*++next);
         else if (!strcmp(act, "create")) { ++next; say("create", *next, open(*next, O_CREAT | O_WRONLY, 0600)); }
+        else if (!strcmp(act, "seize")) seize(*++next);
         else if (!strcmp(act, "privilege")) privilege();
         else if (!strcmp(act, "leave")) leave(*++next);
         else if (!strcmp(act, "orphans")) orphans(atoi(*++next));
         else if (!strcmp(act, "zombies")) zombies(atoi(*++next));
+        else if (!strcmp(act, "await")) await(*++next);
         else if (!strcmp(act, "serve")) serve(atoi(*++next));
         else if (!strcmp(act, "wait")) for (;;) pause();
         else if (!strcmp(act, "end")) return atoi(*++next);

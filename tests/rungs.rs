@@ -1,0 +1,180 @@
+//! One table of acts, done on every rung by the same programs with the same arguments in boxes alike: the same verdict and the
+//! same errno on all four, and the same records but for the mechanism's name. Where they may differ is the design's table of
+//! differences, to which the suite holds them.
+
+mod acts {
+    #[path = "../acts/changes.rs"]
+    pub mod changes;
+    #[path = "../acts/line.rs"]
+    pub mod line;
+    #[path = "../acts/names.rs"]
+    pub mod names;
+    #[path = "../acts/place.rs"]
+    pub mod place;
+    #[path = "../acts/plain.rs"]
+    pub mod plain;
+    #[path = "../acts/privileged.rs"]
+    pub mod privileged;
+    #[path = "../acts/script.rs"]
+    pub mod script;
+    #[path = "../acts/table.rs"]
+    pub mod table;
+}
+mod attempts;
+#[path = "rungs/case.rs"]
+mod case;
+mod common;
+#[path = "rungs/files.rs"]
+mod files;
+#[path = "rungs/network.rs"]
+mod network;
+#[path = "rungs/privilege.rs"]
+mod privilege;
+#[path = "rungs/rung.rs"]
+mod rung;
+
+use acts::script::{Act, Setting};
+use case::{Case, Program, Told};
+use common::{Ended, Fence, own_user};
+use ringfence::ledger::record::Denial;
+use rung::{RUNGS, Rung};
+use std::collections::BTreeMap;
+
+const LIBRARY: &str = "/usr/local/lib/acts";
+
+/// The programs, compiled from the suite's sources.
+fn programs() -> [(Program, &'static str, Vec<u8>); 2] {
+    let talking = format!("{}/tests/rungs/talking.c", env!("CARGO_MANIFEST_DIR"));
+    [
+        (Program::Acts, "acts", attempts::compile("tests/acts/acts.c")),
+        (Program::Network, "network", attempts::compile_with(&[&talking], "tests/rungs/network.c")),
+    ]
+}
+
+/// Everything that is done.
+struct Table {
+    user: u32,
+    home: String,
+    files: Vec<Act>,
+    cases: Vec<Case>,
+}
+
+impl Table {
+    fn new() -> Table {
+        let user = own_user();
+        let setting = Setting::of_this_kernel(user, false);
+        let files = files::all(&setting);
+        let mut cases = files::cases(&files);
+        cases.extend(privilege::cases(cases.len(), &setting));
+        cases.extend(network::cases(cases.len()));
+        Table { user, home: format!("/home/dev{user}"), files, cases }
+    }
+
+    /// Does it all on one rung, in a box of its own.
+    fn run(&self, rung: Rung) -> Ended {
+        let fence = Fence::new();
+        rung::prepare(&fence, self.user, &self.home);
+        let mut driver = format!("cd {}\n", rung::WORKSPACE);
+        for (program, name, bytes) in programs() {
+            let lines: Vec<&str> =
+                self.cases.iter().filter(|case| case.program == program).map(|case| case.line.as_str()).collect();
+            fence.world.write(&format!("{LIBRARY}/{name}"), bytes, 0o755);
+            fence.world.write(&format!("{LIBRARY}/{name}.script"), lines.join("\n") + "\n", 0o644);
+            let run = if program == Program::Acts { "run " } else { "" };
+            driver += &format!("{LIBRARY}/{name} {run}{LIBRARY}/{name}.script\n");
+        }
+        files::furnish(&fence, &self.files, self.user);
+        rung.run(&fence, self.user, &self.home, &[], &["bash", "-c", &driver])
+    }
+}
+
+/// What the programs said of each act, by its number.
+fn outcomes(out: &str) -> BTreeMap<usize, &str> {
+    let line = |line| {
+        let fields: Vec<&str> = str::splitn(line, 3, '\t').collect();
+        let [id, _, outcome] = fields[..] else { panic!("no outcome in {line:?}") };
+        (id.parse().expect("a number"), outcome)
+    };
+    out.lines().map(line).collect()
+}
+
+/// What a record says, in the table's terms.
+fn told(denial: &Denial) -> Told {
+    let object = &denial.object;
+    let object = match (&object.path, &object.text, &object.host, object.addrs.first()) {
+        (Some(path), ..) => object.to.iter().fold(path.clone(), |path, to| format!("{path} -> {to}")),
+        (None, Some(text), ..) => text.clone(),
+        (None, None, Some(host), _) => host.clone(),
+        (None, None, None, Some(address)) => format!("{address} {}", object.port.unwrap_or_default()),
+        _ => String::new(),
+    };
+    let status = denial.http_status.map(|status| status.to_string());
+    Told {
+        axis: denial.axis.name().to_owned(),
+        mechanism: denial.mechanism.name().to_owned(),
+        operation: denial.operation.clone(),
+        object,
+        errno: denial.errno.clone().or(status).unwrap_or_default(),
+        rule: denial.rule.clone(),
+    }
+}
+
+/// Holds a run to the table; what is not as it says.
+fn faults(table: &Table, rung: Rung, ended: &Ended) -> Vec<String> {
+    let outcomes = outcomes(&ended.said.out);
+    let mut recorded: BTreeMap<Told, Vec<&Denial>> = BTreeMap::new();
+    for denial in ended.denials() {
+        let all = recorded.entry(told(denial)).or_default();
+        (0..denial.count).for_each(|_| all.push(denial));
+    }
+    let mut faults = Vec::new();
+    for case in &table.cases {
+        let mut fault = |what: String| faults.push(format!("{rung:?} {} {}: {what}", case.id, case.what));
+        let (outcome, expected) = (outcomes.get(&case.id).copied().unwrap_or("nothing"), case.outcome.on(rung));
+        if outcome != expected {
+            fault(format!("{outcome}, expected {expected}"));
+        }
+        let name = format!("act{}", case.id);
+        let is_by = |denial: &&Denial| {
+            denial
+                .subject
+                .comm
+                .as_deref()
+                .is_none_or(|said| said == name || said.strip_prefix(name.as_str()) == Some("\\xff"))
+        };
+        for expected in case.recorded.iter().filter_map(|one| one.by_rung[rung as usize].as_ref()) {
+            let found = recorded.get_mut(expected).and_then(|all| all.iter().position(is_by).map(|at| all.remove(at)));
+            if found.is_none() {
+                fault(format!("no record of {expected:?}"));
+            }
+        }
+    }
+    for (told, denials) in recorded {
+        for denial in denials {
+            let number = denial.subject.comm.as_deref().and_then(|comm| comm.strip_prefix("act"));
+            let number = number.map(|number| number.trim_end_matches("\\xff"));
+            let by = number.and_then(|number| table.cases.iter().find(|case| case.id.to_string() == number));
+            faults.push(format!(
+                "{rung:?} recorded and not expected: {told:?} of {:?}",
+                by.map(|case| (case.id, &case.what))
+            ));
+        }
+    }
+    faults
+}
+
+#[test]
+fn each_act_has_the_same_verdict_errno_and_record_on_every_rung() {
+    let table = Table::new();
+    let mut all = Vec::new();
+    for rung in RUNGS {
+        let since = std::time::Instant::now();
+        let ended = table.run(rung);
+        assert_eq!((ended.said.code, ended.said.err.as_str()), (Some(0), ""), "{rung:?} {}", ended.said.err);
+        assert_eq!(ended.start().rung, rung.name());
+        assert!(ended.seal().complete, "{rung:?} {:?}", ended.seal());
+        all.extend(faults(&table, rung, &ended));
+        eprintln!("{rung:?}: {} acts, {} denials, {:?}", table.cases.len(), ended.denials().len(), since.elapsed());
+    }
+    assert!(all.is_empty(), "{} faults\n{}", all.len(), all.join("\n"));
+}

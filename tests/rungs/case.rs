@@ -1,0 +1,157 @@
+//! An act with what it must give on each rung, and what must stand in the record of it.
+
+use super::rung::{RUNGS, Rung};
+use std::net::IpAddr;
+
+/// Who does it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// acts.c: one system call a line.
+    Acts,
+    /// network.c: acts of several calls.
+    Network,
+}
+
+/// Where rungs may differ: the design's table of differences, and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Row {
+    /// UDP to a refused address.
+    Datagrams,
+    /// This machine's own addresses beside loopback.
+    OwnAddress,
+    /// What is asked of a socket that a device binding or a packet's own way would undo.
+    SocketOptions,
+    /// TCP connections that a send makes.
+    FastOpen,
+    /// Ids that are not in the caller's user namespace.
+    UnmappedIds,
+}
+
+pub const ROWS: [Row; 5] = [Row::Datagrams, Row::OwnAddress, Row::SocketOptions, Row::FastOpen, Row::UnmappedIds];
+
+/// What an act gives: `ok`, an errno's name, or an HTTP status.
+#[derive(Debug, Clone, Copy)]
+pub enum ByRung {
+    Same(&'static str),
+    /// In the order of [`RUNGS`], and why.
+    Differs(Row, [&'static str; 4]),
+}
+
+impl ByRung {
+    pub fn on(self, rung: Rung) -> &'static str {
+        match self {
+            ByRung::Same(outcome) => outcome,
+            ByRung::Differs(_, by_rung) => by_rung[rung as usize],
+        }
+    }
+}
+
+/// A record, in the terms of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Told {
+    pub axis: String,
+    pub mechanism: String,
+    pub operation: String,
+    pub object: String,
+    pub errno: String,
+    pub rule: String,
+}
+
+/// What makes a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The firewall, or where there is none the notifier.
+    Packet,
+    Call,
+    Proxy,
+}
+
+/// What must stand in the record, and on which rungs.
+#[derive(Debug, Clone, Copy)]
+pub struct Recorded {
+    axis: &'static str,
+    source: Source,
+    operation: &'static str,
+    object: &'static str,
+    errno: &'static str,
+    rule: &'static str,
+    /// In the order of [`RUNGS`].
+    on: [bool; 4],
+}
+
+/// On every rung.
+pub const EVERYWHERE: [bool; 4] = [true; 4];
+/// What an ordinary user could not do by himself is no denial where he is the caller.
+pub const OF_ROOT: [bool; 4] = [true, true, false, false];
+
+impl Recorded {
+    pub const fn packet(operation: &'static str, errno: &'static str, rule: &'static str) -> Recorded {
+        Recorded { axis: "network", source: Source::Packet, operation, object: "", errno, rule, on: EVERYWHERE }
+    }
+
+    pub const fn call(
+        axis: &'static str,
+        operation: &'static str,
+        object: &'static str,
+        errno: &'static str,
+        rule: &'static str,
+    ) -> Recorded {
+        Recorded { axis, source: Source::Call, operation, object, errno, rule, on: EVERYWHERE }
+    }
+
+    pub const fn proxy(operation: &'static str, rule: &'static str) -> Recorded {
+        Recorded { axis: "network", source: Source::Proxy, operation, object: "", errno: "403", rule, on: EVERYWHERE }
+    }
+
+    pub const fn only_on(self, on: [bool; 4]) -> Recorded {
+        Recorded { on, ..self }
+    }
+
+    /// The record of an act that is these words.
+    pub fn about(&self, words: &[&str]) -> Expected {
+        let object = match (self.source, words) {
+            (Source::Packet, [_, address, port, ..]) => format!("{} {port}", canonical(address)),
+            (Source::Packet, [_, address]) => format!("{} 0", canonical(address)),
+            (Source::Proxy, [_, host]) => host.split(':').next().unwrap_or_default().to_owned(),
+            _ => self.object.to_owned(),
+        };
+        let mechanism = |rung: Rung| match self.source {
+            Source::Proxy => "proxy",
+            Source::Packet if !rung.is_without_namespaces() => "firewall",
+            _ => "notifier",
+        };
+        let told = |rung: Rung| Told {
+            axis: self.axis.to_owned(),
+            mechanism: mechanism(rung).to_owned(),
+            operation: self.operation.to_owned(),
+            object: object.clone(),
+            errno: self.errno.to_owned(),
+            rule: self.rule.to_owned(),
+        };
+        Expected { by_rung: RUNGS.map(|rung| self.on[rung as usize].then(|| told(rung))) }
+    }
+}
+
+/// An address as packets have it.
+fn canonical(address: &str) -> IpAddr {
+    address.parse::<IpAddr>().unwrap_or_else(|cause| panic!("{address}: {cause}")).to_canonical()
+}
+
+/// A record in the order of [`RUNGS`].
+#[derive(Debug, Clone)]
+pub struct Expected {
+    pub by_rung: [Option<Told>; 4],
+}
+
+/// An act.
+#[derive(Debug)]
+pub struct Case {
+    pub id: usize,
+    /// What it is, for messages.
+    pub what: String,
+    pub program: Program,
+    /// What the program is told.
+    pub line: String,
+    pub outcome: ByRung,
+    pub recorded: Vec<Expected>,
+}
