@@ -33,7 +33,7 @@ async def ask(*where):
 
 
 async def main():
-    server = await asyncio.start_server(serve, "localhost", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     answers = await asyncio.gather(*[ask("127.0.0.1", port) for _ in range(100)])
     print("asyncio-tcp=" + str(answers.count(b"PING\n")))
