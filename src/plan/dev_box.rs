@@ -67,7 +67,7 @@ pub(super) fn close_session(view: &mut MountPlan, policy: &Policy, facts: &Facts
     masks.retain(|mask| !open(mask));
     view.masks.retain(|mask| !named.contains(mask));
     view.masks.extend(masks);
-    super::outermost(&mut view.masks);
+    super::view::outermost(&mut view.masks);
     view.exposed = named;
     Ok(())
 }
