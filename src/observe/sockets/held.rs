@@ -53,7 +53,8 @@ pub struct Held {
     pub inode: u64,
     /// What it is.
     pub kind: Kind,
-    /// One call at a time on a datagram socket: while its binding to the device is renewed nothing else may use it.
+    /// One call at a time: while its binding to the device is renewed, or the flag by which it waits is another, nothing else
+    /// may use it.
     alone: Mutex<()>,
     /// Whether the command has it by now.
     pub given: AtomicBool,
@@ -115,8 +116,13 @@ impl Held {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether calls on it wait, by the flag that its file has at the moment (fcntl(2), O_NONBLOCK).
+    /// Whether calls on it wait, by the flag that the command has given its file (fcntl(2), O_NONBLOCK).
     pub fn blocks(&self) -> bool {
+        let _alone = self.alone();
+        self.has_no_flag()
+    }
+
+    fn has_no_flag(&self) -> bool {
         let get = [Argument::Fd(self.file.as_fd()), Argument::Number(libc::F_GETFL as u64)];
         call(libc::SYS_fcntl, get).is_ok_and(|flags| flags & i64::from(libc::O_NONBLOCK) == 0)
     }
@@ -124,7 +130,12 @@ impl Held {
     /// connect(2) that does not wait. Whether it would is a flag of the file that the command shares, so it is changed for
     /// the length of the call; nothing that another thread of the command's does on a socket that is not connected waits.
     pub fn connect(&self, address: &[u8]) -> Result<(), Errno> {
-        let blocks = self.blocks();
+        let _alone = self.alone();
+        self.connect_alone(address)
+    }
+
+    fn connect_alone(&self, address: &[u8]) -> Result<(), Errno> {
+        let blocks = self.has_no_flag();
         if blocks {
             self.set_nonblocking(true)?;
         }
@@ -149,7 +160,7 @@ impl Held {
     /// anything else can be done here, and what the command could do meanwhile, name a device, the filter refuses.
     pub fn disconnect(&self) -> Result<(), Errno> {
         let _alone = self.alone();
-        let outcome = self.connect(&[0; 16]);
+        let outcome = self.connect_alone(&[0; 16]);
         if self.kind.is_inet_datagram() && !self.is_on_lo()? {
             // A socket that cannot be bound again is of no use to anyone.
             self.bind_to_lo().inspect_err(|_| self.silence())?;

@@ -147,7 +147,7 @@ impl Line {
             let mut kept = Vec::new();
             for (one, ready) in waiting.into_iter().zip(ready) {
                 match one.step(ready) {
-                    Step::Waits(one) => kept.push(one),
+                    Step::Waits(one) => kept.push(*one),
                     Step::Over => {}
                     Step::Failed => return,
                 }
@@ -182,7 +182,7 @@ impl Line {
 }
 
 enum Step {
-    Waits(Waiting),
+    Waits(Box<Waiting>),
     Over,
     Failed,
 }
@@ -196,7 +196,7 @@ impl Waiting {
         let outcome = match outcome {
             Outcome::Blocked => match self.ended() {
                 Some(outcome) => outcome,
-                None => return Step::Waits(self),
+                None => return Step::Waits(Box::new(self)),
             },
             outcome => outcome,
         };
