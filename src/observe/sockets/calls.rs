@@ -276,8 +276,7 @@ impl Looked<'_> {
         let refusal = Refusal { axis: Some(Axis::Network), ..refusal };
         let attempt = move || {
             let way = match sockets.table.ask_way(tid, id) {
-                // Who has just been told need not have it looked up again.
-                Way::Barred if !sockets.table.was_barred(tid) => {
+                Way::Barred => {
                     sweep_datagrams(&sockets);
                     sockets.table.ask_way(tid, id)
                 }
@@ -286,10 +285,7 @@ impl Looked<'_> {
             match way {
                 Way::Free => Outcome::GoesOn,
                 Way::NotYet => Outcome::Blocked,
-                Way::Barred => {
-                    sockets.table.bar(tid);
-                    Outcome::Refused(Errno::EPERM, Box::new(refusal.clone()))
-                }
+                Way::Barred => Outcome::Refused(Errno::EPERM, Box::new(refusal.clone())),
             }
         };
         self.later(Later { deadline: Some((PATIENCE, Errno::ENOBUFS)), ..Later::once(tid, attempt) })

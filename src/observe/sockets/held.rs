@@ -1,6 +1,7 @@
 //! A socket that was made for the command, of which a duplicate is held: whatever is done on the duplicate is done on the
 //! command's own socket, whichever of its descriptors that has by then.
 
+use super::living::inode_at;
 use super::rules::Transport;
 use crate::mutation;
 use crate::sys::call::{Argument, call, call_for_fd};
@@ -10,7 +11,7 @@ use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use nix::sys::stat::fstat;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The device that sockets of the inet families are bound to.
@@ -60,6 +61,8 @@ pub struct Held {
     pub given: AtomicBool,
     /// How often in a row nobody was seen to have it.
     pub missed: AtomicU32,
+    /// The descriptor in /proc by which someone was last seen to have it.
+    place: Mutex<Option<String>>,
     /// Whether a connection is on its way that nobody waits for.
     pub connecting: AtomicBool,
 }
@@ -81,6 +84,7 @@ impl Held {
             alone: Mutex::new(()),
             given: AtomicBool::new(false),
             missed: AtomicU32::new(0),
+            place: Mutex::new(None),
             connecting: AtomicBool::new(false),
         };
         if what.is_inet() && !mutation::left_out("lo-device") {
@@ -109,6 +113,22 @@ impl Held {
         let of = Argument::Fd(self.file.as_fd());
         call(libc::SYS_getsockopt, [of, level, option, Argument::Memory(value), Argument::Memory(&mut length)])?;
         Ok((u32::from_ne_bytes(length) as usize).min(value.len()))
+    }
+
+    /// Someone has it by this descriptor.
+    pub fn is_at(&self, place: String) {
+        self.missed.store(0, Ordering::Relaxed);
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+    }
+
+    /// Whether someone still has it by the descriptor where it was seen last.
+    pub fn is_where_it_was(&self) -> bool {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = place.as_ref().is_some_and(|place| inode_at(place) == Some(self.inode));
+        if is_there {
+            self.missed.store(0, Ordering::Relaxed);
+        }
+        is_there
     }
 
     /// Nothing else is done on it while this is kept.

@@ -8,7 +8,6 @@ use nix::unistd::Pid;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 /// A socket of which no duplicate is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +23,6 @@ pub enum Known {
 /// Kinds that are remembered, so that the kernel's lists need not be read at each call. Which is no more than that: all are
 /// forgotten when there are too many.
 const KNOWN_LIMIT: usize = 4096;
-
-/// How long a refusal holds for the same thread without another look, and how many are remembered.
-const BARRED_FOR: Duration = Duration::from_millis(20);
-const BARRED_LIMIT: usize = 256;
 
 /// There is one entry a thread; more of them are looked through for threads that have ended.
 const FLIGHT_LIMIT: usize = 1024;
@@ -45,8 +40,6 @@ struct State {
     held: HashMap<u64, Arc<Held>>,
     known: HashMap<u64, Known>,
     flights: HashMap<i32, Flight>,
-    /// Who was refused a way, and when.
-    barred: HashMap<i32, Instant>,
     /// Datagram sockets that are about to be made.
     making: usize,
 }
@@ -143,24 +136,6 @@ impl Table {
         Way::Free
     }
 
-    /// Whether a thread has been refused a way a moment ago.
-    pub fn was_barred(&self, tid: Pid) -> bool {
-        self.state().barred.get(&tid.as_raw()).is_some_and(|when| when.elapsed() < BARRED_FOR)
-    }
-
-    /// A thread is refused a way, after it was looked who has datagram sockets.
-    pub fn bar(&self, tid: Pid) {
-        let mut state = self.state();
-        if state.barred.len() >= BARRED_LIMIT {
-            state.barred.clear();
-        }
-        let now = Instant::now();
-        let since = state.barred.entry(tid.as_raw()).or_insert(now);
-        if since.elapsed() >= BARRED_FOR {
-            *since = now;
-        }
-    }
-
     /// A message has been let into the kernel, or its caller is gone.
     pub fn gone_on(&self, tid: Pid, id: u64) {
         if let Some(flight) = self.state().flights.get_mut(&tid.as_raw()).filter(|flight| flight.id == id) {
@@ -195,17 +170,17 @@ impl Table {
     /// before is only noted: it may be on its way from one process to another.
     pub fn sweep(&self, patience: u32, concerns: impl Fn(&Held) -> bool) {
         let mut looked_at = self.all();
-        looked_at.retain(|held| held.given.load(Relaxed) && concerns(held));
+        looked_at.retain(|held| held.given.load(Relaxed) && concerns(held) && !held.is_where_it_was());
         if looked_at.is_empty() {
             return;
         }
-        let mut missing: HashSet<u64> = looked_at.iter().map(|held| held.inode).collect();
+        let inodes: HashSet<u64> = looked_at.iter().map(|held| held.inode).collect();
         // Meanwhile they are kept by nobody who need not.
         let looked_at: Vec<Weak<Held>> = looked_at.iter().map(Arc::downgrade).collect();
-        living::remove_living(&mut missing);
+        let living = living::holders(inodes);
         for held in looked_at.iter().filter_map(Weak::upgrade) {
-            if !missing.contains(&held.inode) {
-                held.missed.store(0, Relaxed);
+            if let Some(place) = living.get(&held.inode) {
+                held.is_at(place.clone());
             } else if held.missed.fetch_add(1, Relaxed) >= patience {
                 self.drop_held(&held);
             }
