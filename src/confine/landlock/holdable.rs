@@ -120,6 +120,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown};
     use std::path::PathBuf;
+    use std::slice;
 
     const IDS: Ids = Ids { uid: 54_321, gid: 54_322 };
 
@@ -144,7 +145,7 @@ mod tests {
     fn trees_and_what_may_be_written_in_them_are_held() {
         let at = directory();
         let (tree, open) = (at.path().join("tree"), at.path().join("tree/open"));
-        assert_eq!(holdable(&plan(&[tree.clone()], &[open.clone()], &[]), IDS), Ok(()));
+        assert_eq!(holdable(&plan(slice::from_ref(&tree), slice::from_ref(&open), &[]), IDS), Ok(()));
         let within = MountPlan { read_only_within: vec![open.join("kept")], ..plan(&[tree], &[open], &[]) };
         assert!(fault(&within).contains("tree/open/kept: read-only within "), "{}", fault(&within));
     }
@@ -179,7 +180,7 @@ mod tests {
             chown(&secret, Some(owner), Some(group)).unwrap();
             fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
             fs::set_permissions(at.path().join("tree"), fs::Permissions::from_mode(above)).unwrap();
-            holdable(&plan(&[], &[], &[secret.clone()]), IDS).is_ok()
+            holdable(&plan(&[], &[], slice::from_ref(&secret)), IDS).is_ok()
         };
         assert!(held(0o600, 0o755, 0, 0));
         assert!(held(0o660, 0o755, 0, 0));
