@@ -300,7 +300,7 @@ impl Installation {
     ) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
-        self.protect_from_later(run, plan, mounts.as_mut())?;
+        self.protect_from_later(run, plan, &facts.session, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
             file.target = real_path(&file.target);
