@@ -31,7 +31,7 @@ use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
-use crate::observe::process::ObserverSpec;
+use crate::observe::process::{Mounted, ObserverSpec};
 use crate::plan::Plan;
 use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
@@ -321,6 +321,7 @@ impl Installation {
             calls,
             ids: identity.into(),
             unnoted: unnoted(plan, proxy),
+            mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
             view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
             sockets: sockets(run, plan, proxy),
         });
