@@ -4,6 +4,7 @@
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
 mod metadata;
+mod mounted;
 mod paths;
 mod reached;
 mod read_only;
@@ -39,6 +40,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use mounted::Mounted;
 
 /// What is answered.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub struct Judge {
     pub names: bool,
     /// What is kept from being written where no mount does.
     pub barrier: Option<Arc<Barrier>>,
+    /// The mounts that stand in what the command may write.
+    pub mounted: Option<Arc<Mounted>>,
     /// The command's sockets, where they are made for it.
     pub sockets: Option<Arc<Sockets>>,
 }

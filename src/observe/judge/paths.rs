@@ -64,6 +64,11 @@ impl Looked<'_> {
         for place in places(act) {
             names.push(self.caller.name(place)?);
         }
+        if let Some(mounted) = &self.judge.mounted
+            && let Some(verdict) = self.by_mount(mounted, act, &names)?
+        {
+            return Ok(verdict);
+        }
         let mut expected = self.expected(act, &names);
         let too_long = names.iter().any(Name::is_too_long);
         if expected == Expected::Passes && !too_long && places(act).iter().all(|at| walk::is_plain(self.caller, at)) {
