@@ -44,10 +44,11 @@ const LIBRARY: &str = "/usr/local/lib/acts";
 
 /// The programs, compiled from the suite's sources.
 fn programs() -> [(Program, &'static str, Vec<u8>); 2] {
-    let talking = format!("{}/tests/rungs/talking.c", env!("CARGO_MANIFEST_DIR"));
+    let [talking, reaching] =
+        ["talking", "reaching"].map(|name| format!("{}/tests/rungs/{name}.c", env!("CARGO_MANIFEST_DIR")));
     [
         (Program::Acts, "acts", attempts::compile("tests/acts/acts.c")),
-        (Program::Network, "network", attempts::compile_with(&[&talking], "tests/rungs/network.c")),
+        (Program::Network, "network", attempts::compile_with(&[&talking, &reaching], "tests/rungs/network.c")),
     ]
 }
 
@@ -84,6 +85,9 @@ impl Table {
             driver += &format!("{LIBRARY}/{name} {run}{LIBRARY}/{name}.script\n");
         }
         files::furnish(&fence, &self.files, self.user);
+        privilege::furnish(&fence);
+        // Any user may send echo requests (icmp(7)).
+        common::as_root(&fence, "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range");
         rung.run(&fence, self.user, &self.home, &[], &["bash", "-c", &driver])
     }
 }
@@ -136,9 +140,11 @@ fn faults(table: &Table, rung: Rung, ended: &Ended) -> Vec<String> {
         }
         let name = format!("act{}", case.id);
         let is_by = |denial: &&Denial| {
-            denial.subject.comm.as_deref().is_none_or(|said| {
-                said == name || said.strip_prefix(name.as_str()) == Some("\\xff")
-            })
+            denial
+                .subject
+                .comm
+                .as_deref()
+                .is_none_or(|said| said == name || said.strip_prefix(name.as_str()) == Some("\\xff"))
         };
         for expected in case.recorded.iter().filter_map(|one| one.by_rung[rung as usize].as_ref()) {
             let found = recorded.get_mut(expected).and_then(|all| all.iter().position(is_by).map(|at| all.remove(at)));
@@ -152,7 +158,10 @@ fn faults(table: &Table, rung: Rung, ended: &Ended) -> Vec<String> {
             let number = denial.subject.comm.as_deref().and_then(|comm| comm.strip_prefix("act"));
             let number = number.map(|number| number.trim_end_matches("\\xff"));
             let by = number.and_then(|number| table.cases.iter().find(|case| case.id.to_string() == number));
-            faults.push(format!("{rung:?} recorded and not expected: {told:?} of {:?}", by.map(|case| (case.id, &case.what))));
+            faults.push(format!(
+                "{rung:?} recorded and not expected: {told:?} of {:?}",
+                by.map(|case| (case.id, &case.what))
+            ));
         }
     }
     faults

@@ -23,11 +23,11 @@ pub enum Row {
     SocketOptions,
     /// TCP connections that a send makes.
     FastOpen,
-    /// Ids that are not in the caller's user namespace.
-    UnmappedIds,
+    /// What a container refuses by itself.
+    Container,
 }
 
-pub const ROWS: [Row; 5] = [Row::Datagrams, Row::OwnAddress, Row::SocketOptions, Row::FastOpen, Row::UnmappedIds];
+pub const ROWS: [Row; 5] = [Row::Datagrams, Row::OwnAddress, Row::SocketOptions, Row::FastOpen, Row::Container];
 
 /// What an act gives: `ok`, an errno's name, or an HTTP status.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +83,10 @@ pub struct Recorded {
 pub const EVERYWHERE: [bool; 4] = [true; 4];
 /// What an ordinary user could not do by himself is no denial where he is the caller.
 pub const OF_ROOT: [bool; 4] = [true, true, false, false];
+/// Nor is what a container keeps from its root.
+pub const OF_WHOLE_ROOT: [bool; 4] = [true, false, false, false];
+/// What any user may, but in a container.
+pub const OF_USERS: [bool; 4] = [true, false, true, true];
 
 impl Recorded {
     pub const fn packet(operation: &'static str, errno: &'static str, rule: &'static str) -> Recorded {
@@ -100,15 +104,7 @@ impl Recorded {
     }
 
     pub const fn proxy(operation: &'static str, rule: &'static str) -> Recorded {
-        Recorded {
-            axis: "network",
-            source: Source::Proxy,
-            operation,
-            object: "",
-            errno: "403",
-            rule,
-            on: EVERYWHERE,
-        }
+        Recorded { axis: "network", source: Source::Proxy, operation, object: "", errno: "403", rule, on: EVERYWHERE }
     }
 
     pub const fn only_on(self, on: [bool; 4]) -> Recorded {

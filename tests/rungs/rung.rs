@@ -46,7 +46,14 @@ impl Rung {
     }
 
     /// `ringfence run … -- ARGUMENTS` by this rung as `user`, whose home is `home`, and its ledger.
-    pub fn command(self, fence: &Fence, user: u32, home: &str, flags: &[&str], arguments: &[&str]) -> (Command, String) {
+    pub fn command(
+        self,
+        fence: &Fence,
+        user: u32,
+        home: &str,
+        flags: &[&str],
+        arguments: &[&str],
+    ) -> (Command, String) {
         // A ledger's directory is root's or the caller's.
         let ledger = match self.is_ordinary_user() {
             true => format!("{LEDGERS}-{user}/{}.jsonl", self.name()),

@@ -13,12 +13,12 @@ use crate::observe::caller::Unread;
 use crate::observe::decode;
 use crate::observe::judge::{Looked, Verdict};
 use crate::observe::told::{Refusal, Target};
-use crate::observe::walk::{self, path_of, split};
+use crate::observe::walk::{path_of, split};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+
 use nix::libc;
 use nix::poll::PollFlags;
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::fstat;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -148,8 +148,7 @@ impl Looked<'_> {
     /// Where a path leads the caller, pinned, and whether it may be reached; `None` for an address that is no path.
     pub(super) fn named(&self, sockets: &Sockets, address: &[u8]) -> Result<Result<Option<Named>, Verdict>, Unread> {
         let Address::Unix(at) = decode::address(address) else { return Ok(Ok(None)) };
-        let name = self.caller.name(&at)?;
-        let pinned = match walk::pin(&name) {
+        let pinned = match self.object(&at)? {
             Ok(pinned) => pinned,
             Err(errno) => return Ok(Err(Verdict::RefuseSilently(errno))),
         };
@@ -173,9 +172,7 @@ impl Looked<'_> {
         };
         let (directory, last) = split(&at.given).unwrap_or((b".", &at.given));
         let place = Place { base: Base::Cwd, given: directory.to_vec(), follow: true };
-        let name = self.caller.name(&place)?;
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let pinned = match open(name.text.as_c_str(), flags, Mode::empty()) {
+        let pinned = match self.object(&place)? {
             Ok(pinned) => pinned,
             Err(errno) => return Ok(Verdict::RefuseSilently(errno)),
         };
@@ -243,6 +240,8 @@ fn is_masked(masked: &[std::path::PathBuf], pinned: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::fcntl::{OFlag, open};
+    use nix::sys::stat::Mode;
     use std::os::unix::net::UnixListener;
 
     #[test]
