@@ -39,6 +39,10 @@ use common::{Ended, Fence, own_user};
 use ringfence::ledger::record::Denial;
 use rung::{RUNGS, Rung};
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
 const LIBRARY: &str = "/usr/local/lib/acts";
 
@@ -88,8 +92,29 @@ impl Table {
         privilege::furnish(&fence);
         // Any user may send echo requests (icmp(7)).
         common::as_root(&fence, "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range");
+        let _outside = outside(&fence);
         rung.run(&fence, self.user, &self.home, &[], &["bash", "-c", &driver])
     }
+}
+
+/// Unix sockets of somebody outside, by a path and by an abstract name, for streams and for datagrams; they take all in.
+fn outside(fence: &Fence) -> (Vec<UnixListener>, Vec<UnixDatagram>) {
+    fence.world.inside().run(|| {
+        std::fs::create_dir_all("/run/outside").expect("mkdir");
+        let name = |suffix: &str| {
+            let name = format!("outside-{}{suffix}", std::process::id());
+            SocketAddr::from_abstract_name(name).expect("a name")
+        };
+        let streams = vec![UnixListener::bind("/run/outside/socket"), UnixListener::bind_addr(&name(""))];
+        let datagrams = vec![UnixDatagram::bind("/run/outside/socket.d"), UnixDatagram::bind_addr(&name(".d"))];
+        for path in ["/run/outside/socket", "/run/outside/socket.d"] {
+            std::fs::set_permissions(path, Permissions::from_mode(0o666)).expect("chmod");
+        }
+        (
+            streams.into_iter().map(|stream| stream.expect("bind")).collect(),
+            datagrams.into_iter().map(|datagram| datagram.expect("bind")).collect(),
+        )
+    })
 }
 
 /// What the programs said of each act, by its number.
@@ -107,6 +132,8 @@ fn told(denial: &Denial) -> Told {
     let object = &denial.object;
     let object = match (&object.path, &object.text, &object.host, object.addrs.first()) {
         (Some(path), ..) => object.to.iter().fold(path.clone(), |path, to| format!("{path} -> {to}")),
+        // The numbers of ringfence's own processes differ from run to run.
+        (None, Some(text), ..) if denial.rule == "trace" && text != "pid 1" => "pid N".to_owned(),
         (None, Some(text), ..) => text.clone(),
         (None, None, Some(host), _) => host.clone(),
         (None, None, None, Some(address)) => format!("{address} {}", object.port.unwrap_or_default()),

@@ -50,6 +50,17 @@ const REACHING: [(&str, &str); 9] = [
 ];
 const PROCESSES: [&str; 4] = ["stage", "observer", "supervisor", "proxy"];
 
+/// Tracing, where the caller had the capability for it. A signal is the kernel's to judge, and it tells nobody. Of the observer,
+/// which has the command's ids and is a process of the sandbox's, nothing is said.
+fn tracing(verb: &str, who: &str) -> Option<Recorded> {
+    let call = match verb {
+        "trace" => "ptrace",
+        "vm" => "process_vm_readv",
+        _ => return None,
+    };
+    (who != "observer").then(|| Recorded::call("privilege", call, "pid N", "EPERM", "trace").only_on(OF_WHOLE_ROOT))
+}
+
 /// The acts, with numbers from `first` on.
 pub fn cases(first: usize, setting: &Setting) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -71,20 +82,27 @@ pub fn cases(first: usize, setting: &Setting) -> Vec<Case> {
             what: format!("execve {path}"),
             program: Program::Acts,
             line: fields(id, "child", &bare("-"), "execve", &[path.to_owned()]),
-            outcome: ByRung::Same(if path.ends_with("closed") { "EACCES" } else { "ok" }),
+            outcome: match path {
+                path if path.ends_with("closed") => ByRung::Same("EACCES"),
+                path if path.ends_with("capable") => {
+                    ByRung::Differs(Row::FileCapabilities, ["ok", "EPERM", "ok", "ok"])
+                }
+                _ => ByRung::Same("ok"),
+            },
             recorded: gives.then(|| recorded.about(&[])).into_iter().collect(),
         });
     }
     for who in PROCESSES {
         for (line, errno) in REACHING {
             let (id, line) = (first + cases.len(), line.replace("WHO", who));
+            let call = line.split(' ').next().unwrap_or_default().to_owned();
             cases.push(Case {
                 id,
                 line: format!("{id}\t{}", line.replace(' ', "\t")),
                 what: line,
                 program: Program::Network,
                 outcome: ByRung::Same(errno),
-                recorded: Vec::new(),
+                recorded: tracing(&call, who).iter().map(|recorded| recorded.about(&[])).collect(),
             });
         }
     }

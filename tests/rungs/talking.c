@@ -55,7 +55,7 @@ static long fetch(char **a) {
 }
 
 static long serve_tcp(char **a) {
-    struct address own = address(a[0], "0"), to = address(a[1], "0");
+    struct address own = address(a[0], a[2] ? a[2] : "0"), to = address(a[1], "0");
     int server = open_for(&own, SOCK_STREAM, 0), client = open_for(&to, SOCK_STREAM, 0);
     socklen_t length = own.length;
     if (bind(server, &own.any, own.length) || listen(server, 1) || getsockname(server, &own.any, &length)) return -1;
