@@ -48,7 +48,7 @@ unit:
 
 # With the feature `mutation` single steps of the set-up can be left out; the pre-flight probes must notice each.
 mutation:
-	cargo nextest run --locked --features mutation --test mutation
+	cargo nextest run --locked --features mutation --test mutation --test mutation_rungs
 
 # Its output counts probes, which are no tests of this run.
 demo-quiet: build $(WORLD)

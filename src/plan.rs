@@ -251,7 +251,13 @@ fn rung_notes(policy: &Policy, means: &Means) -> Vec<String> {
         );
     }
     if policy.network.posture > Posture::Open && means.own_namespaces {
-        notes.push("the command's servers are reached from outside by --publish only".into());
+        notes
+            .push("the command's servers are reached from outside by --publish only, and the host's not at all".into());
+    }
+    if means.own_namespaces {
+        let text = "unix sockets that the caller's other programs make during the run are reached unless they lie in a \
+                    directory that is masked, as $XDG_RUNTIME_DIR is";
+        notes.push(text.into());
     }
     if means.one_uid {
         notes.push("the caller's supplementary groups are kept: giving them up needs root".into());

@@ -18,6 +18,7 @@ use crate::ledger::record::{Body, Outcome};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::keep_out::keep_out;
 use crate::plan::means::FileBarrier;
+use crate::plan::rung::RUNGS;
 use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
@@ -170,7 +171,8 @@ impl<'a> Loaded<'a> {
         let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
         let mut policy = policy;
         dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
-        let depth = if args.run.demanded().is_some() { Depth::EveryRung } else { Depth::Strongest };
+        let weaker = args.run.demanded().is_some_and(|demanded| demanded.name() != RUNGS[0].name());
+        let depth = if weaker { Depth::EveryRung } else { Depth::Strongest };
         let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
         let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;

@@ -117,13 +117,20 @@ pub struct Stage {
 impl Stage {
     /// Puts the calling, freshly forked process into the sandbox's namespaces by `enter`, and lives the stage's life there;
     /// returns the exit status. Where there is an observer, the calling process becomes that, tells `told` what it sees,
-    /// and the stage is a child of its.
-    pub fn live(self, supervisor: Channel, told: Channel, enter: impl FnOnce() -> Result<(), String>) -> i32 {
+    /// and the stage is a child of its. `leave` is for when nothing of the sandbox is left: the supervisor may not live any
+    /// more to undo what is on disk.
+    pub fn live(
+        self,
+        supervisor: Channel,
+        told: Channel,
+        enter: impl FnOnce() -> Result<(), String>,
+        leave: impl FnOnce() -> Result<(), String>,
+    ) -> i32 {
         let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
         if let Err(cause) = apart.and_then(|()| enter()) {
             return failed(&supervisor, cause);
         }
-        let Some(spec) = &self.observer else { return self.attend(supervisor, None) };
+        let Some(spec) = &self.observer else { return self.attend(supervisor, None, leave) };
         let (stages, observers) = match process::handover() {
             Ok(ends) => ends,
             Err((call, errno)) => return failed(&supervisor, format!("observer: {call}: {errno}")),
@@ -131,28 +138,29 @@ impl Stage {
         match sys::fork_single_threaded() {
             Ok(Fork::Child) => {
                 drop((told, observers));
-                self.attend(supervisor, Some(stages))
+                self.attend(supervisor, Some(stages), leave)
             }
             Ok(Fork::Parent(stage)) => process::live(spec, stage, told, observers),
             Err(errno) => failed(&supervisor, format!("observer: fork: {errno}")),
         }
     }
 
-    fn attend(self, supervisor: Channel, observer: Option<OwnedFd>) -> i32 {
+    fn attend(self, supervisor: Channel, observer: Option<OwnedFd>, leave: impl FnOnce() -> Result<(), String>) -> i32 {
         let children = match start() {
             Ok(children) => children,
             Err(errno) => return failed(&supervisor, format!("stage: {errno}")),
         };
         if supervisor.send(&Notice::Ready { stage: getpid().as_raw() }).is_err() {
-            return 1;
+            return i32::from(leave().is_err()) + 1;
         }
         let mut attendance =
             Attendance { stage: self, supervisor, children, observer, command: None, group: None, launched: false };
         let outcome = attendance.attend();
         descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
+        let left = leave();
         // The supervisor, if it still lives, knows by this that there is nothing left for it to end.
         let farewell = attendance.supervisor.send(&Notice::Empty);
-        i32::from(outcome.is_err() || farewell.is_err())
+        i32::from(outcome.is_err() || left.is_err() || farewell.is_err())
     }
 }
 

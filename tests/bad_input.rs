@@ -214,8 +214,8 @@ fn a_missing_capability_is_named_by_plan_and_run_alike() {
         let named = format!("CAP_{}", capability.to_uppercase());
         let (drop, bounding) = (format!("--inh-caps=-{capability}"), format!("--bounding-set=-{capability}"));
         let starter = ["setpriv", &drop, &bounding];
-        refused_by(&fence, &starter, &run(&["--policy", "nist-high"]), &named);
-        refused_by(&fence, &starter, &["plan", "--policy", "nist-high"], &named);
+        refused_by(&fence, &starter, &run(&["--policy", "nist-high", "--rung", "full"]), &named);
+        refused_by(&fence, &starter, &["plan", "--policy", "nist-high", "--rung", "full"], &named);
     }
     // What a policy does not ask for need not be there.
     let said = fence.as_root(&format!(
@@ -239,8 +239,8 @@ fn a_refused_mount_call_is_named_by_plan_and_run_alike() {
         let number = number.to_string();
         let starter = [ATTEMPTS, "without", &number];
         let named = if name == "fsopen" { "fsmount" } else { name };
-        refused_by(&fence, &starter, &run(&["--policy", "nist-high"]), named);
-        refused_by(&fence, &starter, &["plan", "--policy", "nist-high"], named);
+        refused_by(&fence, &starter, &run(&["--policy", "nist-high", "--rung", "full"]), named);
+        refused_by(&fence, &starter, &["plan", "--policy", "nist-high", "--rung", "full"], named);
     }
 }
 
@@ -249,6 +249,6 @@ fn an_ordinary_user_is_told_what_is_missing() {
     let fence = fence();
     let user = own_user().to_string();
     let starter = ["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"];
-    refused_by(&fence, &starter, &run(&["--policy", "nist-high"]), "root");
-    refused_by(&fence, &starter, &["plan", "--policy", "nist-high"], "root");
+    refused_by(&fence, &starter, &run(&["--policy", "nist-high", "--rung", "full"]), "root");
+    refused_by(&fence, &starter, &["plan", "--policy", "nist-high", "--rung", "full"], "root");
 }

@@ -275,12 +275,19 @@ fn a_root_that_is_no_mount_point() {
         }
         mount("proc", "/jail/proc", Some("proc"), NONE, None)
     });
-    let said = Said::from(bare.fence.world.inside().run(move || {
-        // The directory is the child's root from before its exec.
-        let mut helper = Command::new(ATTEMPTS);
-        helper.args(["chroot", "/jail", RINGFENCE, "run", "--policy", "nist-high", "--", ATTEMPTS, "credentials"]);
-        helper.output().expect("the chroot starts")
-    }));
+    let run = |rung: &'static [&'static str]| {
+        Said::from(bare.fence.world.inside().run(move || {
+            // The directory is the child's root from before its exec.
+            let mut helper = Command::new(ATTEMPTS);
+            helper.args(["chroot", "/jail", RINGFENCE, "run", "--policy", "nist-high"]).args(rung);
+            helper.args(["--", ATTEMPTS, "credentials"]);
+            helper.output().expect("the chroot starts")
+        }))
+    };
+    let said = run(&["--rung", "full"]);
     assert_eq!((said.code, said.out.as_str(), said.err.lines().count()), (Some(125), "", 1), "{said}");
     assert!(said.err.contains("the root directory is no mount point"), "{said}");
+    // It is no hindrance to a rung without mounts.
+    let said = run(&[]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said}");
 }

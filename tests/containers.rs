@@ -5,7 +5,7 @@ mod attempts;
 mod common;
 mod engine;
 
-use engine::cell::{Brief, Cell, STOLEN, TRIED, outcomes, session};
+use engine::cell::{Brief, Cell, STOLEN, TRIED, assert_protected, outcomes, session};
 use engine::images::{SESSION, Tree};
 use engine::{NETWORK, SINK_PORT, direct};
 use ringfence::ledger::record::Outcome;
@@ -110,6 +110,66 @@ fn narrowed_containers_are_protected_or_refused_by_name() {
     }
 }
 
+/// Other ways that containers are started in, each protected on the rung that is named, or refused with that cause.
+#[test]
+fn other_containers_are_protected_or_refused_by_name() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Busybox);
+    let unconfined = ["--security-opt", "seccomp=unconfined"];
+    let home = ["--workdir", "/app", "--env", "HOME=/home/me", "--tmpfs", "/home/me:uid=1000,mode=0700"];
+    let user = |more: &[&'static str]| [&["--user", "1000:1000"], more].concat();
+    let protected = [
+        ("init", "container", vec!["--init"]),
+        ("terminal", "container", vec!["--tty"]),
+        ("no-new-privileges", "container", vec!["--security-opt", "no-new-privileges"]),
+        ("no-outer-filter", "container", unconfined.to_vec()),
+        ("net-admin-alone", "container", vec!["--cap-add", "NET_ADMIN"]),
+        ("sys-admin-alone", "container", vec!["--cap-add", "SYS_ADMIN"]),
+        ("user-alone", "bare", user(&[])),
+        // With namespaces of its own, and the workspace as where it works.
+        ("user-with-namespaces", "rootless", user(&[&unconfined[..], &home].concat())),
+    ];
+    for (name, rung, docker) in protected {
+        Cell { engine: &engine, tree: Tree::Busybox, name, docker: &docker, flags: &[] }.protects(rung);
+    }
+    let refused = [
+        ("no-capability", "CAP_SETUID is missing", vec!["--cap-drop", "all"]),
+        ("no-setpcap", "CAP_SETPCAP is missing", vec!["--cap-drop", "SETPCAP"]),
+        ("no-kill", "CAP_KILL is missing", vec!["--cap-drop", "KILL"]),
+    ];
+    for (name, cause, docker) in refused {
+        Cell { engine: &engine, tree: Tree::Busybox, name, docker: &docker, flags: &[] }.refuses(cause);
+    }
+    let hardened = Cell { engine: &engine, tree: Tree::Busybox, name: "no-ledger", docker: &HARDENED, flags: &[] };
+    let said = hardened.docker(&[], &["ringfence", "run", "--", SESSION, "mark", "/app/started"]);
+    assert_eq!((said.code, said.out.as_str(), said.err.lines().count()), (Some(125), "", 1), "{said}");
+    assert!(said.err.contains("ledger: ") && said.err.contains("EACCES") && !hardened.marked(), "{said}");
+}
+
+/// What root owns of a workspace changes hands for the run, and is root's again when it is over.
+#[test]
+fn a_workspace_is_put_back() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Scratch);
+    for (rung, docker) in [("full", &ADDED[..]), ("container", &[])] {
+        let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &["--workspace", "/work"] };
+        let work = engine.volume(&format!("{rung}-work"));
+        engine.fence.world.write(&format!("{work}/file"), "before\n", 0o644);
+        engine.fence.as_root(&format!("chmod 0755 {work}"));
+        let owners = || engine.fence.as_root(&format!("stat -c '%n %u:%g %a' {work} {work}/*")).out;
+        let before = owners();
+        let work = format!("{work}:/work");
+        let acts = [SESSION, "create", "/work/new", "create", "/work/file", "end", "0"];
+        let ended = cell.ended(cell.docker(&["--volume", &work], &cell.fenced(&acts)));
+        assert_eq!(ended.said.out, "create /work/new ok\ncreate /work/file ok\n", "{rung}: {}", Brief(&ended));
+        let after = owners();
+        let made = after.lines().find(|line| line.contains("/new")).unwrap_or_default();
+        assert!(made.ends_with(" 0:0 600"), "{rung}: {after}");
+        let kept: Vec<&str> = after.lines().filter(|line| !line.contains("/new")).collect();
+        assert_eq!(kept, before.lines().collect::<Vec<_>>(), "{rung}");
+    }
+}
+
 /// In a network with Docker's own resolver at 127.0.0.11: it carries names outside for whoever reaches it, so only the proxy
 /// does.
 #[test]
@@ -160,6 +220,17 @@ fn the_readmes_entry_point_works_in_a_default_container() {
     let ended = engine.fence.ended(said, ledger.trim_end().to_owned());
     let cell = Cell { engine: &engine, tree: Tree::Debian, name: "readme", docker: &[], flags: &[] };
     cell.is_protected("container", &ended, before);
+
+    // As a user without any capability, with a HOME to keep the record in; which user it takes stands there as well.
+    let named = format!("({}", ["`", &HARDENED.join(" "), "`)"].concat());
+    assert!(readme.contains(&named), "README.md lacks {named}");
+    let home = format!("{}:/home/me", engine.volume("readme-home"));
+    let app = format!("{}:/app", engine.volume("readme-users-app"));
+    let places = ["--env", "HOME=/home/me", "--volume", &home, "--volume", &app];
+    let said = engine.docker(&[&["run"], &HARDENED[..], &places, &["readme"], session().as_slice()].concat());
+    let ledger = engine.fence.world.shell("ls /run/engine/volumes/readme-home/.local/state/ringfence/*.jsonl").out;
+    let ended = engine.fence.ended(said, ledger.trim_end().to_owned());
+    assert_protected("readme, hardened", "bare", &ended, &engine.fence);
 
     // The image's command, an interactive shell by nature, and its status.
     let mut command = engine.command(&["run", "--interactive", "--rm", "readme"]);

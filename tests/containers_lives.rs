@@ -8,8 +8,10 @@ mod living;
 use common::RINGFENCE;
 use engine::cell::{Brief, Cell, session};
 use engine::images::{SESSION, Tree};
-use living::Run;
+use living::{Run, until};
 use ringfence::ledger::record::Outcome;
+use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::process::Stdio;
 use world::Said;
 
@@ -43,6 +45,33 @@ fn by_exec_into_a_living_container() {
     }
 }
 
+/// Harnesses enter a container many times, at the same time too: no run reaches into another, of the same user either.
+#[test]
+fn runs_at_the_same_time_are_apart() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Scratch);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &[] };
+        assert_eq!(cell.docker(&["--detach"], &[SESSION, "wait"]).code, Some(0));
+        let waiting = cell.fenced(&[SESSION, "mark", "/app/started", "await", "/app/end", "end", "5"]);
+        let docker = engine.command(&[&["exec", rung], waiting.as_slice()].concat());
+        let mut one = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
+        assert_eq!(one.line(), "mark ok");
+        // It signals whatever it can, and then lets the other one go on.
+        let acts = [SESSION, "privilege", "mark", "/app/end"];
+        let second = [&[RINGFENCE, "run", "--ledger", "/ledger/second.jsonl", "--"], &acts[..]].concat();
+        let second = engine.docker(&[&["exec", rung], second.as_slice()].concat());
+        assert_eq!(second.code, Some(0), "{rung}: {second}");
+        assert_eq!(one.status().code(), Some(5), "{rung}: {second}");
+        let one = cell.ended(Said { code: Some(5), out: String::new(), err: String::new() });
+        let second = engine.fence.ended(second, cell.outside("ledger", "second.jsonl"));
+        for ended in [one, second] {
+            assert_eq!(ended.start().rung, rung);
+            assert!(ended.seal().complete, "{rung}: {}", Brief(&ended));
+        }
+    }
+}
+
 /// `docker stop` sends SIGTERM to the first process: the command hears it, what it left behind is ended, the ledger is sealed.
 #[test]
 fn stopped_by_the_engine() {
@@ -51,7 +80,7 @@ fn stopped_by_the_engine() {
     for (rung, docker) in RUNGS {
         let cell = Cell { engine: &engine, tree: Tree::Scratch, name: rung, docker, flags: &[] };
         let mut run = attached(&cell, &cell.fenced(&[SESSION, "mark", "/app/started", "leave", "/app/left", "wait"]));
-        assert_eq!((run.line(), run.line()), ("mark ok".into(), "leave ok".into()));
+        assert_eq!((run.line(), run.line()), ("mark ok".into(), "await ok".into()));
         assert!(engine.programs(rung).iter().filter(|name| *name == "session").count() == 2, "{rung}");
         engine.done(&["stop", "--time", "20", rung]);
         let status = run.status();
@@ -84,13 +113,66 @@ fn ended_by_a_signal_beside_other_processes() {
         let docker = engine.command(&[&["exec", rung], &script[..], cell.fenced(&command).as_slice()].concat());
         let mut run = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
         let pid = run.line();
-        assert_eq!((run.line(), run.line()), ("mark ok".into(), "leave ok".into()), "{rung}");
+        assert_eq!((run.line(), run.line()), ("mark ok".into(), "await ok".into()), "{rung}");
         engine.done(&["exec", rung, "bash", "-c", &format!("kill -TERM {pid}")]);
         let status = run.status();
         assert_eq!(status.code(), Some(143), "{rung}");
         let ended = cell.ended(Said { code: status.code(), out: String::new(), err: String::new() });
         assert!(ended.seal().complete, "{rung}: {}", Brief(&ended));
         assert_eq!(engine.programs(rung), ["session"], "{rung}: what is left is the container's first process");
+    }
+}
+
+/// Killed beside other processes, ringfence leaves no egress and no way to write behind, whoever lives on.
+#[test]
+fn killed_it_leaves_nothing_open() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &[] };
+        assert_eq!(cell.docker(&["--detach"], &[SESSION, "wait"]).code, Some(0));
+        let later = [&[SESSION, "mark", "/app/started", "await", "/app/go"], &session()[3..]].concat();
+        let script = ["bash", "-c", "echo $$; exec \"$@\"", "bash"];
+        let docker = engine.command(&[&["exec", rung], &script[..], cell.fenced(&later).as_slice()].concat());
+        let mut run = Run::of(&engine.fence, docker, cell.outside("ledger", "run.jsonl"));
+        let pid = run.line();
+        assert_eq!(run.line(), "mark ok", "{rung}");
+        let before = engine.reached();
+        engine.done(&["exec", rung, "bash", "-c", &format!("kill -KILL {pid}")]);
+        assert_eq!(run.status().code(), Some(137), "{rung}");
+        engine.fence.world.write(&cell.outside("app", "go"), "", 0o644);
+        until("whatever lived on has ended", || engine.programs(rung) == ["session"]);
+        assert_eq!(engine.reached(), before, "{rung}");
+        let changes = cell.changes();
+        assert!(!changes.iter().any(|change| change.contains("/usr")), "{rung}: {changes:?}");
+        let verified = engine.fence.verify(&cell.outside("ledger", "run.jsonl"));
+        assert_eq!(verified.code, Some(1), "{rung}: an end that is missing is found: {verified}");
+    }
+}
+
+/// A server of the command's answers on the container's loopback, as a grader's exec asks for it. From elsewhere it is reached
+/// where the firewall holds the command, and not where its sockets live on loopback (docs/rungs.md).
+#[test]
+fn servers_of_the_commands_answer_on_loopback() {
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    for (rung, docker) in RUNGS {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &[] };
+        let mut run = attached(&cell, &cell.fenced(&[SESSION, "serve", "8000"]));
+        assert_eq!(run.line(), "serve ok", "{rung}");
+        let ask = ["exec", rung, "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8000; cat <&3"];
+        let said = engine.docker(&ask);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "served\n"), "{rung}: {said}");
+        let address = engine.done(&["inspect", "--format", "{{.NetworkSettings.IPAddress}}", rung]);
+        let from_the_bridge = engine
+            .fence
+            .world
+            .inside()
+            .run(move || TcpStream::connect((address.as_str(), 8000)).map(drop).map_err(|cause| cause.kind()));
+        let expected = if rung == "full" { Ok(()) } else { Err(ErrorKind::ConnectionRefused) };
+        assert_eq!(from_the_bridge, expected, "{rung}");
+        engine.done(&["stop", "--time", "20", rung]);
+        run.status();
     }
 }
 

@@ -106,7 +106,7 @@ fn every_flag_and_key_is_described() {
     let cli = ringfence::cli::Cli::command();
     let run = cli.find_subcommand("run").expect("run");
     for flag in run.get_arguments().filter_map(|argument| argument.get_long()).filter(|flag| *flag != "help") {
-        let of_run = ["label", "json-status-fd"].contains(&flag);
+        let of_run = ["label", "rung", "json-status-fd"].contains(&flag);
         let found =
             if of_run { readme.contains(&format!("`--{flag}")) } else { policy.contains(&format!("| `{flag}`")) };
         assert!(found || flag == "policy", "--{flag} is described nowhere");

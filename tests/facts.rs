@@ -222,7 +222,9 @@ fn environments_are_told_apart() {
         ),
     ] {
         eprintln!("{what}");
-        assert_lacks(&facts(&world, &less), &lacks);
+        let found = facts(&world, &less);
+        assert_lacks(&found, &lacks);
+        assert_eq!(found["outer_filter"], what != "user", "{what}");
     }
 }
 

@@ -20,7 +20,9 @@ use common::{Ended, Fence, as_root, own_user};
 use objects::furnish;
 use ringfence::ledger::record::Denial;
 use std::collections::{BTreeMap, BTreeSet};
-use table::{Case, cases};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use table::{Case, Spelling, cases};
 use world::less::container::CAPABILITIES;
 use world::{Less, Said};
 
@@ -88,32 +90,51 @@ fn everything(fence: &Fence, tree: &str) -> BTreeSet<String> {
     as_root(fence, &look).lines().map(str::to_owned).collect()
 }
 
-/// A run on a rung, `container` with no more capabilities than a container gives.
-fn run(fence: &Fence, rung: &str, tree: &str, user: u32) -> Ended {
+/// A command on a rung, `container` with no more capabilities than a container gives.
+fn command(fence: &Fence, posture: &str, rung: &str, user: u32, arguments: &[&str]) -> (Command, String) {
     let id = format!("{user}:{user}");
-    let flags =
-        ["--policy", "control", "--filesystem", "restricted", "--privilege", "locked", "--rung", rung, "--user", &id];
+    let axes = ["--policy", "control", "--filesystem", posture, "--privilege", "locked"];
+    let flags = [&axes[..], &["--rung", rung, "--user", &id]].concat();
+    fence.command(&flags, arguments)
+}
+
+fn less(rung: &str) -> Less {
+    if rung == "container" { Less::new().capabilities(&CAPABILITIES) } else { Less::new() }
+}
+
+fn run(fence: &Fence, posture: &str, rung: &str, tree: &str, user: u32) -> Ended {
     let script = format!("umask 022; {PROGRAM} run /usr/local/lib/table-{tree}");
-    let (command, ledger) = fence.command(&flags, &["bash", "-c", &script]);
-    let less = if rung == "container" { Less::new().capabilities(&CAPABILITIES) } else { Less::new() };
-    let ended = fence.ended(Said::from(fence.world.output_with(&less, command)), ledger);
+    let (command, ledger) = command(fence, posture, rung, user, &["bash", "-c", &script]);
+    let ended = fence.ended(Said::from(fence.world.output_with(&less(rung), command)), ledger);
     assert_eq!(ended.said.code, Some(0), "{rung}: {}", ended.said);
     ended
 }
 
 #[test]
 fn each_act_on_each_object_is_answered_and_recorded_as_by_a_read_only_mount() {
+    hold("restricted", cases());
+}
+
+#[test]
+fn where_everything_is_read_only_the_same_holds() {
+    let plain = |case: &Case| case.spelling == Spelling::Absolute;
+    hold("locked", cases().into_iter().filter(plain).collect());
+}
+
+fn hold(posture: &str, cases: Vec<Case>) {
     let fence = Fence::new();
     let user = own_user();
     as_root(&fence, &format!("mkdir -p {READ_ONLY} {WRITABLE}"));
+    // Where other homes are not to be read, their modes are all that says so on this rung.
+    as_root(&fence, "for home in /home/*; do [ ! -d $home ] || chmod 700 $home; done");
     fence.world.mount_ext4(READ_ONLY).expect("a file system with attributes");
     fence.world.mount_memory(WRITABLE).expect("one without a limit");
     let only = std::env::var("FILES_ONLY").ok();
     let cases: Vec<Case> =
-        cases().into_iter().filter(|case| only.as_deref().is_none_or(|only| case.what().contains(only))).collect();
+        cases.into_iter().filter(|case| only.as_deref().is_none_or(|only| case.what().contains(only))).collect();
     scripts(&fence, &cases, user);
     let before = RUNGS.map(|(_, tree)| everything(&fence, tree));
-    let ended = RUNGS.map(|(rung, tree)| run(&fence, rung, tree, user));
+    let ended = RUNGS.map(|(rung, tree)| run(&fence, posture, rung, tree, user));
     let after = RUNGS.map(|(_, tree)| everything(&fence, tree));
 
     let [full, container] = [&ended[0], &ended[1]].map(outcomes);
@@ -154,4 +175,76 @@ fn each_act_on_each_object_is_answered_and_recorded_as_by_a_read_only_mount() {
     for ended in &ended {
         assert!(ended.seal().complete, "{:?}", ended.seal());
     }
+}
+
+/// What has no name where it is: in memory, taken away meanwhile, of the process itself.
+#[test]
+fn what_has_no_name_is_changed_as_with_mounts() {
+    let fence = Fence::new();
+    let user = own_user();
+    fence.world.write("/usr/local/lib/nameless.py", std::fs::read("tests/files/nameless.py").unwrap(), 0o644);
+    let [full, container] = RUNGS.map(|(rung, tree)| {
+        let (own, kept) = (format!("/tmp/nameless-{tree}"), format!("/opt/nameless-{tree}"));
+        let make = "mkdir $0 $1; for name in lost named; do echo x > $1/$name; done; chown -R $2:$2 $0 $1";
+        as_root(&fence, &make.replace("$0", &own).replace("$1", &kept).replace("$2", &user.to_string()));
+        let arguments = ["/usr/bin/python3", "-IB", "/usr/local/lib/nameless.py", &own, &kept];
+        let (mut command, ledger) = command(&fence, "restricted", rung, user, &arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = fence.world.spawn_with(&less(rung), command).expect("ringfence starts");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut said = String::new();
+        while !said.ends_with("open\n") && out.read_line(&mut said).expect("text") > 0 {}
+        as_root(&fence, &format!("rm {kept}/lost"));
+        child.stdin.take().expect("piped").write_all(b"\n").expect("it waits");
+        out.read_to_string(&mut said).expect("text");
+        let mut err = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+        assert!(child.wait().expect("it ends").success(), "{rung}: {said}{err}");
+        let ended = fence.ended(Said::from(fence.as_root("true")), ledger);
+        let named = |denial: &Denial| {
+            told(denial, tree).replace(&format!("nameless-{tree}"), "nameless").replace(" (deleted)", "")
+        };
+        let recorded: BTreeSet<String> = ended.denials().into_iter().map(named).collect();
+        (said, recorded)
+    });
+    let differ: Vec<_> = full.0.lines().zip(container.0.lines()).filter(|(a, b)| a != b).collect();
+    assert!(differ.is_empty() && full.0.lines().count() == container.0.lines().count(), "{differ:#?} {}", container.0);
+    for line in
+        ["lost-fchmod=EROFS", "named-fchmod=EROFS", "memory-fchmod=ok", "pipe-fchmod=ok", "gone-fchmod=ok", "far=ok"]
+    {
+        assert!(container.0.lines().any(|said| said == line), "{line}: {}", container.0);
+    }
+    let differ: Vec<_> = full.1.symmetric_difference(&container.1).collect();
+    assert!(differ.is_empty(), "{differ:#?}");
+}
+
+/// What a file system of its own changes by a request of its own: a file's generation, by whoever owns it and may read it.
+#[test]
+fn requests_of_single_file_systems_change_nothing() {
+    const SET: &str = "import fcntl, os, struct, sys, errno\n\
+        for path in sys.argv[1:]:\n\
+        \x20   fd = os.open(path, os.O_RDONLY)\n\
+        \x20   for request in (0x40087602, 0x40086604):\n\
+        \x20       try: fcntl.ioctl(fd, request, struct.pack('l', 7)); said = 'ok'\n\
+        \x20       except OSError as error: said = errno.errorcode[error.errno]\n\
+        \x20       print(said, struct.unpack('l', fcntl.ioctl(fd, 0x80087601, bytes(8)))[0] & 0xffffffff)\n";
+    let (fence, user) = (Fence::new(), own_user());
+    fence.world.mount_ext4("/opt/loops").expect("loop devices");
+    // With checksums of metadata ext4 refuses the request to everyone.
+    as_root(&fence, "truncate -s 16M /run/blocks; mkfs.ext4 -q -F -O ^metadata_csum /run/blocks; mkdir /opt/requests");
+    as_root(&fence, "mount -o loop /run/blocks /opt/requests");
+    let make = format!("cd /opt/requests; touch live kept; chown {user}:{user} live kept");
+    as_root(&fence, &make);
+    fence.world.write("/usr/local/lib/set.py", SET, 0o644);
+    let python = "/usr/bin/python3 -IB /usr/local/lib/set.py";
+    let live = fence.as_user(user, &format!("{python} /opt/requests/live"));
+    assert_eq!(live.out, "ok 7\nok 7\n", "{live}");
+    let script = format!("{python} /opt/requests/kept");
+    let (command, ledger) = command(&fence, "restricted", "container", user, &["bash", "-c", &script]);
+    let ended = fence.ended(Said::from(fence.world.output_with(&less("container"), command)), ledger);
+    let said: Vec<&str> = ended.said.out.lines().collect();
+    assert!(said.len() == 2 && said.iter().all(|line| line.starts_with("EROFS ")), "{}", ended.said);
+    assert!(!ended.said.out.contains(" 7\n"), "{}", ended.said);
+    let recorded: Vec<String> = ended.denials().into_iter().map(|denial| told(denial, "-")).collect();
+    assert_eq!(recorded, ["filesystem notifier ioctl /opt/requests/kept ->  EROFS read-only"; 2]);
 }

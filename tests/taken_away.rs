@@ -44,7 +44,7 @@ const HELD: [(&str, &str); 6] = [
 const READ_ONLY: &str = "touch: cannot touch '/var/tmp/outside': Read-only file system";
 
 /// A box in which ringfence's user has a project, and everything that would arrive outside is seen.
-struct Box {
+struct Site {
     fence: Fence,
     tcp: Sink,
     _udp: Sink,
@@ -61,15 +61,26 @@ enum Outcome {
 }
 use Outcome::{Held, Refused};
 
-impl Box {
-    fn new() -> Box {
+impl Site {
+    fn new() -> Site {
         let fence = Fence::new();
         let (tcp, udp) = internet::everywhere(&fence.world, PORT).expect("sinks");
         let user = own_user();
         as_root(&fence, &format!("install -d -m 0755 -o {user} -g {user} /home/{user}/project"));
-        let here = Box { fence, tcp, _udp: udp, user };
+        let here = Site { fence, tcp, _udp: udp, user };
         here.assert_live();
         here
+    }
+
+    /// The same with what must be written in memory, so that nothing on the root's file system has to be.
+    fn in_memory() -> Site {
+        let site = Site::new();
+        for directory in ["/home", "/var/log", "/app", "/workspace"] {
+            site.fence.world.mount_memory(directory).expect("tmpfs");
+        }
+        let user = site.user;
+        as_root(&site.fence, &format!("install -d -m 0755 -o {user} -g {user} /home/{user} /home/{user}/project"));
+        site
     }
 
     /// Every act does something where nothing is in force.
@@ -96,7 +107,7 @@ impl Box {
     }
 
     #[track_caller]
-    fn assert_outcome(self, what: &str, less: Less, outcome: Outcome) -> Box {
+    fn assert_outcome(self, what: &str, less: Less, outcome: Outcome) -> Site {
         eprintln!("{what}");
         let before = self.packets();
         let directory = less.user().map_or("/app".into(), |user| format!("/home/{user}/project"));
@@ -119,7 +130,7 @@ impl Box {
                 assert!(ended.said.err.contains(named), "{what}: {named} is not named in {ended}");
             }
         }
-        let user = Box { fence, ..self };
+        let user = Site { fence, ..self };
         assert_eq!(user.packets(), before, "{what}: {:?}", user.fence.world.packets());
         as_root(&user.fence, "rm -f /tmp/inside; test ! -e /var/tmp/outside");
         user
@@ -138,6 +149,7 @@ fn indispensable(base: impl Fn() -> Less) -> Vec<(&'static str, Less, Outcome)> 
         ("a refused notifier", base().no_notifier(), Refused("EINVAL")),
         ("another's notifier", base().busy_notifier(), Refused("another listener is in this process's filter chain")),
         ("no /proc", base().no_proc(), Refused("/proc")),
+        ("no place to write", base().read_only_root(), Refused("EROFS")),
         (
             "no no_new_privs",
             base().refuse_when("prctl", &[When::Is(0, 38)], Errno::EPERM),
@@ -162,7 +174,7 @@ fn root_with_less_is_held_or_refused_by_name() {
         ("nftables and Landlock", Less::new().no_nft().no_landlock(), Refused("Landlock")),
     ];
     rows.extend(indispensable(Less::new));
-    Box::new().assert_outcomes(rows);
+    Site::new().assert_outcomes(rows);
 }
 
 #[test]
@@ -179,7 +191,7 @@ fn root_of_a_container_with_less_is_held_or_refused_by_name() {
         ("no SETPCAP", base().no_setpcap(), Refused("CAP_SETPCAP is missing")),
     ];
     rows.extend(indispensable(base));
-    Box::new().assert_outcomes(rows);
+    Site::new().assert_outcomes(rows);
 }
 
 #[test]
@@ -195,7 +207,7 @@ fn a_user_with_less_is_held_or_refused_by_name() {
         ("no Landlock", base().no_landlock(), Refused("Landlock")),
     ];
     rows.extend(indispensable(base));
-    Box::new().assert_outcomes(rows);
+    Site::new().assert_outcomes(rows);
 }
 
 #[test]
@@ -209,5 +221,17 @@ fn a_user_of_a_container_with_less_is_held_or_refused_by_name() {
         ("Yama's strictness", base().yama(2), Refused("Yama's ptrace_scope is 2")),
     ];
     rows.extend(indispensable(base));
-    Box::new().assert_outcomes(rows);
+    Site::new().assert_outcomes(rows);
+}
+
+#[test]
+fn a_read_only_root_is_held_where_home_and_record_can_be_written() {
+    let user = own_user();
+    let on = |less: Less, rung: &'static str| ("a read-only root", less.read_only_root(), Held(rung));
+    Site::in_memory().assert_outcomes(vec![
+        on(Less::new(), "full"),
+        on(Less::new().container(), "container"),
+        on(Less::new().uid(user, user), "rootless"),
+        on(Less::new().container_user(user, user), "bare"),
+    ]);
 }

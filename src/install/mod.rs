@@ -361,17 +361,18 @@ impl Installation {
                 }
                 // What lies further up the stack owns descriptors that are closed now, and must not run here.
                 let lived = catch_unwind(AssertUnwindSafe(|| {
-                    stage.live(theirs, tells, || {
+                    let enter = || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
                         match &mounts {
                             Some(plan) => enter_view(plan, means, scopes, id_mapping),
                             None => Ok(()),
                         }
-                    })
+                    };
+                    let leave =
+                        || placeholders.map_or(Ok(()), Placeholders::remove_from_inside).map_err(|e| e.to_string());
+                    stage.live(theirs, tells, enter, leave)
                 }));
-                // Where the supervisor lives it does the same; where it does not, nobody else would.
-                let removed = placeholders.map_or(Ok(()), Placeholders::remove_from_inside);
-                sys::exit_now(lived.unwrap_or(1).max(i32::from(removed.is_err())));
+                sys::exit_now(lived.unwrap_or(1));
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();

@@ -130,6 +130,17 @@ mod tests {
     use std::net::{SocketAddr, TcpStream, UdpSocket};
 
     #[test]
+    fn without_ipv6_there_is_no_route_for_it() {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
+        for scope in ["all", "default", "lo"] {
+            std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1").unwrap();
+        }
+        furnish().unwrap();
+        assert!(!has_ipv6());
+        UdpSocket::bind("127.0.0.1:0").unwrap().connect("11.22.33.44:443").unwrap();
+    }
+
+    #[test]
     fn whatever_is_sent_stays_on_lo() {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace needs root");
         let outside: [SocketAddr; 2] = ["11.22.33.44:443".parse().unwrap(), "[2a00:1:2:3::10]:443".parse().unwrap()];

@@ -2,6 +2,7 @@
 
 use super::mounts::MountPlan;
 use super::{InstallError, Invocation, firewall};
+use crate::host::session::names_socket;
 use crate::mutation;
 use crate::plan::Plan;
 use crate::plan::means::FileBarrier;
@@ -51,6 +52,16 @@ pub(super) fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
     asked.map_or_else(|| invocation.directory.clone(), |path| path.resolve(&home))
 }
 
+/// Variables of the caller's that are passed whatever they are: by their names, or for the sockets that they name.
+fn passed_variables(plan: &Plan, invocation: &Invocation) -> Vec<String> {
+    let home = plan.identity.as_ref().map_or(PathBuf::from("/"), |i| i.home.clone());
+    let sockets: Vec<PathBuf> = plan.policy.filesystem.sockets.iter().map(|path| path.resolve(&home)).collect();
+    let of_socket = |value: &OsString| sockets.iter().any(|socket| names_socket(value, socket));
+    let by_socket = invocation.environment.iter().filter(|(_, value)| of_socket(value));
+    let named = plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned());
+    named.chain(by_socket.map(|(name, _)| name.to_string_lossy().into_owned())).collect()
+}
+
 /// What the probes need to know.
 pub(super) fn surroundings(
     plan: &Plan,
@@ -79,7 +90,7 @@ pub(super) fn surroundings(
         keyring: sys::session_keyring().unwrap_or(0),
         environment: environment.to_vec(),
         callers_environment: invocation.environment.clone(),
-        passed_variables: plan.policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
+        passed_variables: passed_variables(plan, invocation),
         scopes: plan.scopes,
         means: Some(plan.rung.means()),
         programs: None,

@@ -58,6 +58,8 @@ pub enum Change {
     Inode(u64, Vec<u8>),
     /// The attributes of file_setattr, Linux 6.17.
     FileAttributes(Vec<u8>),
+    /// What a request of its file system's own does (ioctl(2)), which nobody makes for another.
+    OfFileSystem,
 }
 
 /// One argument of a call that is made again.

@@ -202,6 +202,7 @@ pub fn changed(name: &Name, change: &Change) -> Result<i64, Errno> {
             let file = Argument::Fd(file.as_fd());
             call(libc::SYS_ioctl, [file, number(*request), Argument::Memory(&mut bytes)])
         }
+        Change::OfFileSystem => Err(Errno::ENOTTY),
         Change::FileAttributes(bytes) => {
             let mut bytes = bytes.clone();
             let size = number(bytes.len() as u64);

@@ -2,19 +2,25 @@
 
 mod again;
 mod attributes;
+mod changes;
 pub mod messages;
 mod sockets;
 mod steering;
 
 pub use again::{AGAIN_MAX, Again, again};
 pub use attributes::{
-    INODE_REQUESTS, file_setattr, fremovexattr, fsetxattr, ioctl, lremovexattr, lsetxattr, removexattr, removexattrat,
-    setxattr, setxattrat,
+    FILE_SYSTEM_REQUESTS, INODE_REQUESTS, file_setattr, fremovexattr, fsetxattr, ioctl, ioctl_of_file_system,
+    lremovexattr, lsetxattr, removexattr, removexattrat, setxattr, setxattrat,
+};
+use changes::changed;
+pub use changes::{
+    access, chmod, chown, faccessat, faccessat2, fchmod, fchmodat, fchmodat2, fchown, fchownat, futimesat, lchown,
+    truncate, utime, utimensat, utimes,
 };
 pub use sockets::{address, bind, connect, made, sendmsg, sendto};
 pub use steering::{ioprio_set, of_first, setpriority};
 
-use super::act::{Act, Base, Change, Made, Place};
+use super::act::{Act, Base, Made, Place};
 use super::caller::{Memory, PATH_MAX, Unread, asks_for_base};
 use super::calls::Structures;
 use nix::errno::Errno;
@@ -276,10 +282,6 @@ pub fn unlinkat(call: &Call<'_>) -> Decoded {
     Ok(Act::Remove(call.path_at(0, 1, false, false)?, call.int(2) & libc::AT_REMOVEDIR != 0))
 }
 
-fn changed(at: Place, change: Change) -> Decoded {
-    Ok(Act::Change(slashed(at), change))
-}
-
 /// A slash at the end of a path to an object has a link followed, whatever the flags say (path_resolution(7)).
 fn slashed(at: Place) -> Place {
     Place { follow: at.follow || at.given.ends_with(b"/"), ..at }
@@ -295,114 +297,6 @@ const AT_FLAGS: i32 = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
 
 fn follows(flags: u64) -> bool {
     flags & libc::AT_SYMLINK_NOFOLLOW as u64 == 0
-}
-
-/// chmod(2).
-pub fn chmod(call: &Call<'_>) -> Decoded {
-    changed(call.path(0, true)?, Change::Mode(call.word(1)))
-}
-
-/// fchmod(2).
-pub fn fchmod(call: &Call<'_>) -> Decoded {
-    changed(call.descriptor(0), Change::Mode(call.word(1)))
-}
-
-/// fchmodat(2), whose system call has no flags.
-pub fn fchmodat(call: &Call<'_>) -> Decoded {
-    changed(call.path_at(0, 1, true, false)?, Change::Mode(call.word(2)))
-}
-
-/// fchmodat2, Linux 6.6.
-pub fn fchmodat2(call: &Call<'_>) -> Decoded {
-    let flags = known(call.arguments[3], AT_FLAGS)?;
-    changed(call.path_at(0, 1, follows(flags), asks_for_base(flags))?, Change::Mode(call.word(2)))
-}
-
-/// chown(2).
-pub fn chown(call: &Call<'_>) -> Decoded {
-    changed(call.path(0, true)?, Change::Owner(call.word(1), call.word(2)))
-}
-
-/// lchown(2).
-pub fn lchown(call: &Call<'_>) -> Decoded {
-    changed(call.path(0, false)?, Change::Owner(call.word(1), call.word(2)))
-}
-
-/// fchown(2).
-pub fn fchown(call: &Call<'_>) -> Decoded {
-    changed(call.descriptor(0), Change::Owner(call.word(1), call.word(2)))
-}
-
-/// fchownat(2).
-pub fn fchownat(call: &Call<'_>) -> Decoded {
-    let flags = known(call.arguments[4], AT_FLAGS)?;
-    let at = call.path_at(0, 1, follows(flags), asks_for_base(flags))?;
-    changed(at, Change::Owner(call.word(2), call.word(3)))
-}
-
-/// access(2).
-pub fn access(call: &Call<'_>) -> Decoded {
-    accessed(call.path(0, true)?, call.int(1))
-}
-
-/// faccessat(2), whose system call has no flags.
-pub fn faccessat(call: &Call<'_>) -> Decoded {
-    accessed(call.path_at(0, 1, true, false)?, call.int(2))
-}
-
-/// faccessat2, Linux 5.8.
-pub fn faccessat2(call: &Call<'_>) -> Decoded {
-    let flags = known(call.arguments[3], AT_FLAGS | libc::AT_EACCESS)?;
-    accessed(call.path_at(0, 1, follows(flags), asks_for_base(flags))?, call.int(2))
-}
-
-fn accessed(at: Place, mode: i32) -> Decoded {
-    let all = libc::R_OK | libc::W_OK | libc::X_OK;
-    if mode & !all == 0 { Ok(Act::Access(at, mode)) } else { Err(Unread::Fails(Errno::EINVAL)) }
-}
-
-/// truncate(2).
-pub fn truncate(call: &Call<'_>) -> Decoded {
-    changed(call.path(0, true)?, Change::Length(call.arguments[1]))
-}
-
-/// utime(2): whole seconds.
-pub fn utime(call: &Call<'_>) -> Decoded {
-    let at = call.path(0, true)?;
-    if call.arguments[1] == 0 {
-        return changed(at, Change::Times(None));
-    }
-    let [access, modification] = call.longs(1)?;
-    changed(at, Change::Times(Some([(access, 0), (modification, 0)])))
-}
-
-fn microseconds(times: Option<[(i64, i64); 2]>) -> Change {
-    Change::Times(times.map(|times| times.map(|(seconds, fraction)| (seconds, fraction.saturating_mul(1000)))))
-}
-
-/// utimes(2): microseconds.
-pub fn utimes(call: &Call<'_>) -> Decoded {
-    changed(call.path(0, true)?, microseconds(call.two_times(1)?))
-}
-
-/// futimesat(2): microseconds.
-pub fn futimesat(call: &Call<'_>) -> Decoded {
-    let at = match call.arguments[1] {
-        0 => call.descriptor(0),
-        _ => call.path_at(0, 1, true, false)?,
-    };
-    changed(at, microseconds(call.two_times(2)?))
-}
-
-/// utimensat(2): nanoseconds; without a path the descriptor's own file.
-pub fn utimensat(call: &Call<'_>) -> Decoded {
-    let flags = known(call.arguments[3], AT_FLAGS)?;
-    let is_base = call.arguments[1] == 0 && flags == 0 && call.int(0) != libc::AT_FDCWD;
-    let at = match is_base {
-        true => call.descriptor(0),
-        false => call.path_at(0, 1, follows(flags), asks_for_base(flags))?,
-    };
-    changed(at, Change::Times(call.two_times(2)?))
 }
 
 /// execve(2).

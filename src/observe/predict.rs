@@ -205,6 +205,7 @@ pub fn change(name: &Name, change: &Change, ids: Ids) -> Expected {
             }
         }
         Change::Inode(..) | Change::FileAttributes(_) => MayBeRefused,
+        Change::OfFileSystem => Passes,
     }
 }
 
@@ -214,7 +215,7 @@ pub fn is_for_none(name: &Name, change: &Change) -> bool {
     let special = |found: FileStat| !is(&found, SFlag::S_IFREG) && !is(&found, SFlag::S_IFDIR);
     let of_files = match change {
         Change::SetXattr(attribute, ..) | Change::RemoveXattr(attribute) => attribute.starts_with(b"user."),
-        Change::Inode(..) => true,
+        Change::Inode(..) | Change::OfFileSystem => true,
         _ => false,
     };
     of_files && stat(&name.text, name.follow).is_ok_and(special)

@@ -77,7 +77,8 @@ pub fn is(stat: &FileStat, kind: SFlag) -> bool {
     stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
 }
 
-fn is_proc(directory: BorrowedFd<'_>) -> bool {
+/// Whether an object is of the process table's file system (proc(5)).
+pub fn is_proc(directory: BorrowedFd<'_>) -> bool {
     fstatfs(directory).is_ok_and(|found| found.filesystem_type() == PROC_SUPER_MAGIC)
 }
 

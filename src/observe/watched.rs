@@ -149,6 +149,8 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
         paths(&mut table);
         if terms.by_landlock() {
             accesses(&mut table);
+            let requests = decode::FILE_SYSTEM_REQUESTS.iter().map(|request| vec![Condition::equals(1, *request)]);
+            table.act("ioctl", requests.collect(), decode::ioctl_of_file_system, None, PERMISSION);
         }
     }
     raw_sockets(&mut table);

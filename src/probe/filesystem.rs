@@ -68,7 +68,9 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         }
         Operation::Accounts => accounts(run),
         Operation::CreateAsStage => {
-            run.protected.iter().filter(|tree| tree.is_dir()).map(|tree| made_in(tree)).collect()
+            // An ordinary user's stage could make a name in little else than its HOME.
+            let home = run.home.iter().filter(|home| !run.writable.iter().any(|place| home.starts_with(place)));
+            run.protected.iter().chain(home).filter(|tree| tree.is_dir()).map(|tree| made_in(tree)).collect()
         }
     }
 }

@@ -3,12 +3,13 @@
 use super::Surroundings;
 use super::child::{attempt, errno_of, executed, gained, in_child, name_of};
 use super::filesystem::mount_tmpfs;
+use crate::supervise::processes;
 use crate::sys;
 use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -48,7 +49,8 @@ pub enum Operation {
     OrdinaryRequest,
     /// Traces the supervisor, and opens its memory.
     TraceSupervisor,
-    /// Asks whether the supervisor could be signalled, without a signal: one that came through would hold up the run.
+    /// Asks whether the supervisor, the proxy, the stage and the observer could be signalled, without a signal: one that came
+    /// through would hold up the run.
     SignalSupervisor,
     /// Forks a child that exits with a status of its own.
     Fork,
@@ -94,7 +96,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         }
         Operation::OrdinaryRequest => ordinary_request(),
         Operation::TraceSupervisor => trace(run.supervisor),
-        Operation::SignalSupervisor => vec![errno_of(kill(Pid::from_raw(run.supervisor), None))],
+        Operation::SignalSupervisor => signal_ours(run),
         Operation::Fork => in_child(|| vec!["ok".into()]),
     }
 }
@@ -152,6 +154,17 @@ fn absent_calls() -> Vec<String> {
     ]
     .map(|(call, arguments)| attempt(call, arguments))
     .into()
+}
+
+/// The stage is this process's parent, and the observer the stage's.
+fn signal_ours(run: &Surroundings) -> Vec<String> {
+    let stage = getppid();
+    let table = processes::all();
+    let observer = table.iter().find(|process| process.pid == stage).map(|stage| stage.parent);
+    let known = [Some(run.supervisor), run.proxy_process].into_iter().flatten().map(Pid::from_raw);
+    // Where /proc hides them, as with hidepid, they are not known.
+    let ours = known.chain([stage]).chain(observer.filter(|pid| pid.as_raw() > 0));
+    ours.map(|pid| errno_of(kill(pid, None))).collect()
 }
 
 fn trace(pid: i32) -> Vec<String> {

@@ -38,7 +38,11 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
     for (what, path) in files.into_iter().filter_map(|(what, path)| Some((what, path?))) {
         let real = real_path(&path);
         // Where no mount covers the record it is kept out of what may be written, whatever the policy says.
-        let kept_out = what == "ledger" && plan.rung.means() == Means::BARE;
+        let means = plan.rung.means();
+        // Where the command is the caller, who owns such files and has them in the home or the project, a mount covers each,
+        // and the directories on the way to it cannot be moved.
+        let covered = means == Means::ROOTLESS;
+        let kept_out = covered || what == "ledger" && means == Means::BARE;
         let reached = !kept_out
             && plan
                 .mounts
@@ -47,8 +51,9 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
         if reached {
             return Err(Error::ControlFileWritable { what, path });
         }
-        control_path_is_safe(&path, identity.uid.as_raw(), identity.gid.as_raw())
-            .map_err(|fault| Error::ControlFile { what, fault })?;
+        // What the caller's own group may write is the caller's.
+        let gid = if covered { u32::MAX } else { identity.gid.as_raw() };
+        control_path_is_safe(&path, identity.uid.as_raw(), gid).map_err(|fault| Error::ControlFile { what, fault })?;
     }
     Ok(())
 }

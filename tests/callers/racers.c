@@ -1,6 +1,6 @@
 /* One thread makes a call over and over, another changes what the call is about meanwhile. `racers WAY ACT MILLISECONDS OPEN
-   SHUT` works in the directory OPEN, where everything may be done, and swaps it for SHUT; it prints how often each outcome
-   was had. */
+   SHUT [TRIES]` works in the directory OPEN, where everything may be done, and swaps it for SHUT; it prints how often each
+   outcome was had. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -52,6 +53,14 @@ static void *swap_links(void *unused) {
 
 static void *swap_descriptor(void *unused) {
     int both[2] = {open(open_directory, O_PATH | O_DIRECTORY), open(shut_directory, O_PATH | O_DIRECTORY)};
+    for (int turn = 0; !over; turn ^= 1)
+        dup2(both[turn], descriptor);
+    return unused;
+}
+
+/* The descriptor of a file that may be changed, or not. */
+static void *swap_file(void *unused) {
+    int both[2] = {open(names[0], O_RDONLY), open(names[1], O_RDONLY)};
     for (int turn = 0; !over; turn ^= 1)
         dup2(both[turn], descriptor);
     return unused;
@@ -130,6 +139,18 @@ static long act(const char *what, int at, int turn) {
         return fchownat(at, path, geteuid(), getegid(), 0);
     if (!strcmp(what, "utimes"))
         return utimensat(at, path, times, 0);
+    if (!strcmp(what, "fchmod"))
+        return fchmod(descriptor, turn & 1 ? 0600 : 0640);
+    if (!strcmp(what, "fchown"))
+        return fchown(descriptor, geteuid(), getegid());
+    if (!strcmp(what, "futimens"))
+        return futimens(descriptor, times);
+    if (!strcmp(what, "fsetxattr"))
+        return fsetxattr(descriptor, "user.raced", "y", 1, 0);
+    if (!strcmp(what, "setflags")) {
+        int flags = FS_NOATIME_FL;
+        return ioctl(descriptor, FS_IOC_SETFLAGS, &flags);
+    }
     if (!strcmp(what, "truncate"))
         return at == AT_FDCWD ? truncate(path, 1) : (errno = ENOSYS, -1);
     if (!strcmp(what, "setxattr"))
@@ -174,13 +195,13 @@ int main(int argc, char **argv) {
     snprintf(names[1], sizeof names[1], "%s/new", shut_directory);
     snprintf(other, sizeof other, "%s/other", open_directory);
     /* What is there already is what the command might change. */
-    if (strcmp(what, "link") && strstr("unlink rmdir chmod chown utimes truncate setxattr", what))
+    if (strcmp(what, "link") && strstr("unlink rmdir chmod chown utimes truncate setxattr fchmod fchown futimens fsetxattr setflags", what))
         for (int i = 0; i < 2; i++)
             snprintf(names[i], sizeof names[i], "%s/%s", i ? shut_directory : open_directory,
                      strcmp(what, "rmdir") ? "kept" : "directory");
     strcpy(path, names[0]);
     strcpy(own_name, names[0]);
-    int is_new = !strcmp(strrchr(names[0], '/'), "/new");
+    int is_new = !strcmp(strrchr(names[0], '/'), "/new"), parents = !strcmp(way, "parents");
     if (!strcmp(way, "links")) {
         char a[256], b[256];
         snprintf(a, sizeof a, "%s/way", open_directory);
@@ -188,6 +209,23 @@ int main(int argc, char **argv) {
         symlink(open_directory, a), symlink(shut_directory, b);
         snprintf(path, sizeof path, "%s/way%s", open_directory, strrchr(names[0], '/'));
         swap = swap_links;
+    } else if (!strcmp(way, "parents")) {
+        /* A directory, and in its place at times a link to where nothing may be done. */
+        char a[256], b[256];
+        snprintf(a, sizeof a, "%s/way", open_directory);
+        snprintf(b, sizeof b, "%s/yaw", open_directory);
+        mkdir(a, 0755), symlink(shut_directory, b);
+        snprintf(path, sizeof path, "%s/kept", a);
+        close(open(path, O_CREAT | O_WRONLY, 0600));
+        snprintf(path, sizeof path, "%s/directory", a);
+        mkdir(path, 0755);
+        snprintf(path, sizeof path, "%s/way%s", open_directory, strrchr(names[0], '/'));
+        strcpy(own_name, path);
+        swap = swap_links;
+    } else if (!strcmp(way, "file")) {
+        descriptor = 40;
+        dup2(open(names[0], O_RDONLY), descriptor);
+        swap = swap_file;
     } else if (!strcmp(way, "descriptor")) {
         at = descriptor = 40;
         dup2(open(open_directory, O_PATH | O_DIRECTORY), descriptor);
@@ -211,8 +249,8 @@ int main(int argc, char **argv) {
     close(openat(AT_FDCWD, other, O_CREAT | O_WRONLY, 0600));
     if (pthread_create(&thread, 0, swap, 0))
         return 3;
-    long tries = 0;
-    for (; now() < end && tries < 200000; tries++) {
+    long tries = 0, most = argc > 6 ? atol(argv[6]) : 200000;
+    for (; now() < end && tries < most; tries++) {
         long made = act(what, at, tries);
         outcomes[made < 0 ? errno & 255 : 0]++;
         /* What was made is taken away, and what was taken away is put back. */
@@ -222,7 +260,7 @@ int main(int argc, char **argv) {
             mkdir(own_name, 0700);
         else if (made >= 0 && is_new)
             /* Where its directory may be written to at times, until it may. */
-            while (unlinkat(AT_FDCWD, own_name, strcmp(what, "mkdir") ? 0 : AT_REMOVEDIR) < 0 && errno == EACCES && !strcmp(way, "mode"))
+            while (unlinkat(AT_FDCWD, own_name, strcmp(what, "mkdir") ? 0 : AT_REMOVEDIR) < 0 && (parents || (errno == EACCES && !strcmp(way, "mode"))))
                 ;
     }
     over = 1;

@@ -62,6 +62,11 @@ impl Fence {
         Fence { less, ..self }
     }
 
+    /// The ordinary user that ringfence starts as, where [`Fence::less`] names one.
+    pub fn less_user(&self) -> Option<u32> {
+        self.less.user()
+    }
+
     /// Starts ringfence in the box, with less where [`Fence::less`] says so.
     pub fn start(&self, command: Command) -> Child {
         let name = format!("{command:?}");

@@ -3,7 +3,7 @@
 
    session ACT…, the acts in order: mark PATH, who, fetch NAME, tcp ADDRESS PORT, udp ADDRESS PORT, echo ADDRESS, name ADDRESS,
    families,
-   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, serve PORT, wait, end STATUS, kill SIGNAL. */
+   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, await PATH, serve PORT, wait, end STATUS, kill SIGNAL. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -220,6 +220,13 @@ static void privilege(void) {
     say("privilege", "memory-1", fd);
 }
 
+/* Goes on once there is a file of that name. */
+static void await(const char *path) {
+    struct timespec short_while = {.tv_nsec = 10000000};
+    while (access(path, F_OK)) nanosleep(&short_while, 0);
+    say("await", "", 0);
+}
+
 /* Leaves a process behind that is nobody's child, in a session of its own; it says its end by nothing. */
 static void leave(const char *path) {
     fflush(stdout);
@@ -234,9 +241,7 @@ static void leave(const char *path) {
         for (;;) pause();
     }
     waitpid(child, 0, 0);
-    struct timespec short_while = {.tv_nsec = 10000000};
-    while (access(path, F_OK)) nanosleep(&short_while, 0);
-    say("leave", "", 0);
+    await(path);
 }
 
 /* Leaves children of nobody behind that have ended: what is first in the process table has to reap them. */
@@ -317,6 +322,7 @@ int main(int count, char **arguments) {
         else if (!strcmp(act, "leave")) leave(*++next);
         else if (!strcmp(act, "orphans")) orphans(atoi(*++next));
         else if (!strcmp(act, "zombies")) zombies(atoi(*++next));
+        else if (!strcmp(act, "await")) await(*++next);
         else if (!strcmp(act, "serve")) serve(atoi(*++next));
         else if (!strcmp(act, "wait")) for (;;) pause();
         else if (!strcmp(act, "end")) return atoi(*++next);

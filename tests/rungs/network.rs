@@ -161,7 +161,14 @@ fn ways() -> Vec<Way> {
         // The kernel's answer to a message, which nobody else sees.
         way("a route", "route 11.22.33.44", ByRung::Same("EPERM"), []),
         way("a table of the firewall's", "table rungs", ByRung::Same("EPERM"), []),
-        abi("a datagram by the i386 entry", "i386 11.22.33.44 PORT", "call 102 of 0x40000003"),
+        // A filter that looks at arguments of socket(2) refuses socketcall(2), which has them in memory.
+        Way {
+            outcome: ByRung::Differs(Container, ["ENOSYS", "EPERM", "ENOSYS", "ENOSYS"]),
+            recorded: vec![
+                Recorded::call("privilege", "abi", "call 102 of 0x40000003", "ENOSYS", "abi").only_on(OF_USERS),
+            ],
+            ..abi("a datagram by the i386 entry", "i386 11.22.33.44 PORT", "")
+        },
         abi("a datagram by the x32 entry", "x32 11.22.33.44 PORT", "call 1073741865 of 0xc000003e"),
         way("io_uring", "ring", ByRung::Same("ENOSYS"), []),
         way("clone3", "clone3", ByRung::Same("ENOSYS"), []),

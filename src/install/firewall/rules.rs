@@ -10,6 +10,7 @@
 //!             control-plane ports .................................... control-plane
 //!             (egress open: the rest is accepted)
 //!             IPv4 options, IPv6 extension headers ................... default-deny
+//!             (but the one by which the kernel marks a large piece of a TCP stream)
 //!             the proxy .............................................. accept
 //!             the proxies of other runs .............................. default-deny
 //!             DNS ports anywhere, the host's resolvers ............... dns
@@ -100,7 +101,10 @@ const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 const LO: u32 = 1;
 /// IPv6 headers that no unprivileged client has use for, a routing header among them: hop-by-hop options, routing,
 /// fragment, destination options.
-const EXTENSION_HEADERS: [u8; 4] = [0, 43, 44, 60];
+const EXTENSION_HEADERS: [u8; 4] = [HOP_BY_HOP, 43, 44, 60];
+const HOP_BY_HOP: u8 = 0;
+/// The byte of the IPv6 header that names the next one.
+const NEXT_HEADER: u32 = 6;
 /// Own addresses beyond this many are refused rather than admitted: two rules each.
 const MOST_OWN_ADDRESSES: usize = 256;
 
@@ -153,6 +157,7 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     add("reject", vec![Rule::any().reset(), Rule::any().unreachable()]);
     add("control-plane-ports", ports(&spec.control_plane_ports, CONTROL_PLANE));
     if restricted {
+        add("hop-by-hop", hop_by_hop());
         add("dns-ports", ports(&DNS_PORTS, DNS));
         add("to-own", to_own(&spec.loopback, own));
         if let Loopback::Ports(listed) = &spec.loopback {
@@ -184,8 +189,8 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
         rules.push(Rule::any().header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::NotEqual, 5).goto(DEFAULT_DENY));
     }
     for extension in EXTENSION_HEADERS {
-        let rule = Rule::any().header_byte(libc::NFPROTO_IPV6, 6, 0xff, Operator::Equal, extension);
-        rules.push(rule.goto(DEFAULT_DENY));
+        let rule = Rule::any().header_byte(libc::NFPROTO_IPV6, NEXT_HEADER, 0xff, Operator::Equal, extension);
+        rules.push(if extension == HOP_BY_HOP { rule.jump("hop-by-hop") } else { rule.goto(DEFAULT_DENY) });
     }
     if let Some(proxy) = spec.proxy {
         rules.push(to_proxy(proxy).accept());
@@ -200,6 +205,26 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     rules.extend(spec.private.iter().map(|net| to(net, PRIVATE_RANGE)));
     rules.push(Rule::any().goto(DEFAULT_DENY));
     rules
+}
+
+/// The header by which the kernel itself sends more than 64 KiB of a TCP stream in one piece, which it does on `lo` and takes
+/// off again before a wire (`ip6_xmit`, BIG TCP, Linux 5.19): no length in the IPv6 header, then a jumbo payload option
+/// (RFC 2675) and nothing else, then TCP. A process needs NET_RAW for any header of this kind.
+fn hop_by_hop() -> Vec<Rule> {
+    const JUMBO_PAYLOAD: u8 = 0xc2;
+    let [length_high, length_low, header] = [4, 5, 40];
+    let jumbo = [
+        (length_high, 0),
+        (length_low, 0),
+        (header, libc::IPPROTO_TCP as u8),
+        (header + 1, 0),
+        (header + 2, JUMBO_PAYLOAD),
+        (header + 3, 4),
+    ];
+    let fits = jumbo.into_iter().fold(Rule::any(), |rule, (offset, value)| {
+        rule.header_byte(libc::NFPROTO_IPV6, offset, 0xff, Operator::Equal, value)
+    });
+    vec![fits.back(), Rule::any().goto(DEFAULT_DENY)]
 }
 
 fn to_proxy(proxy: SocketAddrV4) -> Rule {

@@ -84,6 +84,39 @@ pub fn removexattrat(call: &Call<'_>) -> Decoded {
 /// FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS and FS_IOC_FSSETXATTR (linux/fs.h).
 pub const INODE_REQUESTS: [(u64, usize); 3] = [(0x4008_6602, 4), (0x4004_6602, 4), (0x401c_5820, 28)];
 
+/// Requests of single file systems that change a file, its names or what is known of it through a descriptor that may be open
+/// to read alone: FS_IOC_SETVERSION, EXT4_IOC_SETVERSION and those of 32-bit programs, EXT4_IOC_MIGRATE,
+/// FS_IOC_SET_ENCRYPTION_POLICY, FS_IOC_ENABLE_VERITY, F2FS_IOC_SET_PIN_FILE, FAT_IOCTL_SET_ATTRIBUTES; of btrfs
+/// SNAP_CREATE, DEFRAG, SUBVOL_CREATE, SNAP_DESTROY, DEFRAG_RANGE, SNAP_CREATE_V2, SUBVOL_CREATE_V2, SUBVOL_SETFLAGS,
+/// SET_RECEIVED_SUBVOL and SNAP_DESTROY_V2 (linux/fs.h, linux/fscrypt.h, linux/fsverity.h, linux/f2fs.h,
+/// linux/msdos_fs.h, linux/btrfs.h, fs/ext4/ext4.h).
+pub const FILE_SYSTEM_REQUESTS: [u64; 19] = [
+    0x4008_7602,
+    0x4008_6604,
+    0x4004_7602,
+    0x4004_6604,
+    0x6609,
+    0x800c_6613,
+    0x4080_6685,
+    0x4004_f50d,
+    0x4004_7211,
+    0x5000_9401,
+    0x5000_9402,
+    0x5000_940e,
+    0x5000_940f,
+    0x4030_9410,
+    0x5000_9417,
+    0x5000_9418,
+    0x4008_941a,
+    0xc0c8_9425,
+    0x5000_943f,
+];
+
+/// ioctl(2) with one of [`FILE_SYSTEM_REQUESTS`].
+pub fn ioctl_of_file_system(call: &Call<'_>) -> Decoded {
+    changed(call.descriptor(0), Change::OfFileSystem)
+}
+
 /// ioctl(2) with one of [`INODE_REQUESTS`].
 pub fn ioctl(call: &Call<'_>) -> Decoded {
     let request = u64::from(call.word(1));

@@ -9,12 +9,14 @@ use crate::confine::landlock::Barrier;
 use crate::observe::act::{Act, Base, Change, Place};
 use crate::observe::ask::{self, is_refusal};
 use crate::observe::caller::{Name, Unread};
-use crate::observe::predict;
-use crate::observe::told::{PathTarget, Target};
+use crate::observe::predict::{self, Expected};
+use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk::{self, name_of};
 use crate::observe::watched::PERMISSION;
+use crate::policy::Axis;
 use nix::errno::Errno;
 use nix::libc;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -40,6 +42,10 @@ fn formed(change: &Change) -> Result<(), Errno> {
 /// Whether both times stay as they are: then not even the path is looked at (utimensat(2)).
 fn leaves_times(change: &Change) -> bool {
     matches!(change, Change::Times(Some(times)) if times.iter().all(|(_, of)| *of == libc::UTIME_OMIT))
+}
+
+fn is_of_processes(name: &Name) -> bool {
+    name.held.as_ref().is_some_and(|held| walk::is_proc(held.as_fd()))
 }
 
 impl Looked<'_> {
@@ -80,6 +86,16 @@ impl Looked<'_> {
         match held {
             Some(_) if predict::is_for_none(&name, change) => Ok(Verdict::RefuseSilently(Errno::EROFS)),
             Some(path) => Ok(self.held(barrier, Errno::EROFS, &[path], None, false)),
+            None if matches!(change, Change::OfFileSystem) && !predict::is_for_none(&name, change) => {
+                // As by a file system that has no such request.
+                let refused = self.by_permission(Errno::ENOTTY, path, false);
+                Ok(match refused {
+                    Verdict::Refuse(errno, refusal) => {
+                        Verdict::Refuse(errno, Refusal { axis: Some(Axis::Filesystem), ..refusal })
+                    }
+                    other => other,
+                })
+            }
             None => self.made_on(&name, path, change),
         }
     }
@@ -89,11 +105,19 @@ impl Looked<'_> {
             Ok(value) => Verdict::Done(value),
             // A descriptor that nobody can open once more: what it could do there is not to be done by anyone else.
             Err(Errno::EAGAIN) if matches!(change, Change::Inode(..)) => self.by_permission(Errno::EPERM, path, false),
+            // What is shown of a process takes few changes, from whomever.
+            Err(Errno::EPERM) if is_of_processes(name) && self.would_pass(name, change) => {
+                Verdict::RefuseSilently(Errno::EPERM)
+            }
             // The kernel's answer to everyone.
             Err(Errno::EPERM) if predict::is_for_none(name, change) => Verdict::RefuseSilently(Errno::EPERM),
             Err(errno) if is_refusal(errno) => self.by_permission(errno, path, errno == Errno::EROFS),
             Err(errno) => Verdict::RefuseSilently(errno),
         })
+    }
+
+    fn would_pass(&self, name: &Name, change: &Change) -> bool {
+        predict::change(name, change, self.judge.ids) == Expected::Passes
     }
 
     fn by_permission(&self, errno: Errno, path: Option<PathBuf>, read_only: bool) -> Verdict {

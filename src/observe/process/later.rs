@@ -35,7 +35,11 @@ impl Service {
         }
         match (later.attempt)() {
             Outcome::Blocked => caller.sockets.clone().wait(later, Box::new(caller)).is_ok(),
-            outcome => caller.answer(outcome),
+            outcome => {
+                // A duplicate that is not needed any more is closed before anyone is told.
+                drop(later);
+                caller.answer(outcome)
+            }
         }
     }
 }

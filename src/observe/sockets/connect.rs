@@ -13,12 +13,13 @@ use crate::observe::caller::Unread;
 use crate::observe::decode;
 use crate::observe::judge::{Looked, Verdict};
 use crate::observe::told::{Refusal, Target};
-use crate::observe::walk::{path_of, split};
+use crate::observe::walk::{self, path_of, split};
+use crate::sys;
 use nix::errno::Errno;
-
 use nix::libc;
 use nix::poll::PollFlags;
 use nix::sys::stat::fstat;
+use nix::unistd::{chdir, fchdir};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -163,26 +164,50 @@ impl Looked<'_> {
         Ok(Ok(address.map(|address| Named { address, _pinned: pinned })))
     }
 
+    /// bind(2) to a path, which is relative to the caller's directory, and is told as it was given.
     pub(super) fn bind_unix(&self, held: &Arc<Held>, address: Vec<u8>) -> Result<Verdict, Unread> {
         let (held, tid) = (held.clone(), self.caller.tid);
-        let at = match decode::address(&address) {
-            Address::Unix(at) if at.base == Base::Cwd => at,
-            // From the root the path means the same here; without one it is no path.
-            _ => return Ok(self.later(Later::once(tid, move || done(with_mask_of(tid, || held.bind(&address)))))),
+        let directory = self.caller.hold(Base::Cwd)?;
+        let address = match self.by_own_links(&address)? {
+            None => address,
+            Some(Ok((address, pinned))) => {
+                return Ok(self.later(Later::once(tid, move || {
+                    let _pinned = pinned.as_fd();
+                    done(with_mask_of(tid, || held.bind(&address)))
+                })));
+            }
+            Some(Err(errno)) => return Ok(Verdict::RefuseSilently(errno)),
         };
-        let (directory, last) = split(&at.given).unwrap_or((b".", &at.given));
-        let place = Place { base: Base::Cwd, given: directory.to_vec(), follow: true };
-        let pinned = match self.object(&place)? {
+        Ok(self.later(Later::once(tid, move || {
+            done(with_mask_of(tid, || {
+                fchdir(&directory)?;
+                let bound = held.bind(&address);
+                // All that is done here is by names from the root, and stays so.
+                if chdir("/").is_err() {
+                    sys::exit_now(1);
+                }
+                bound
+            }))
+        })))
+    }
+
+    /// The address of a name that goes through links by which a process means itself (/proc/self), by the directory that they
+    /// lead the caller to, which is held.
+    fn by_own_links(&self, address: &[u8]) -> Result<Option<Result<(Vec<u8>, OwnedFd), Errno>>, Unread> {
+        let Address::Unix(at) = decode::address(address) else { return Ok(None) };
+        let Some((above, last)) = split(&at.given) else { return Ok(None) };
+        let above = Place { given: above.to_vec(), follow: true, ..at.clone() };
+        if walk::is_plain(self.caller, &above) {
+            return Ok(None);
+        }
+        let pinned = match self.object(&above)? {
             Ok(pinned) => pinned,
-            Err(errno) => return Ok(Verdict::RefuseSilently(errno)),
+            Err(errno) => return Ok(Some(Err(errno))),
         };
         self.caller.still_waits()?;
         let path = [format!("/proc/self/fd/{}/", pinned.as_raw_fd()).as_bytes(), last].concat();
-        let Some(address) = unix_address(&path) else { return Ok(Verdict::RefuseSilently(Errno::ENAMETOOLONG)) };
-        Ok(self.later(Later::once(tid, move || {
-            let _pinned = pinned.as_fd();
-            done(with_mask_of(tid, || held.bind(&address)))
-        })))
+        let address = unix_address(&path).ok_or(Errno::ENAMETOOLONG);
+        Ok(Some(address.map(|address| (address, pinned))))
     }
 }
 

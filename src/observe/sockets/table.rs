@@ -7,7 +7,7 @@ use crate::procfs;
 use nix::unistd::Pid;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A socket of which no duplicate is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,14 +169,16 @@ impl Table {
     /// Drops what no process has any more, of the sockets that `concerns` is true of. What was missed less than `patience` times
     /// before is only noted: it may be on its way from one process to another.
     pub fn sweep(&self, patience: u32, concerns: impl Fn(&Held) -> bool) {
-        let mut looked_at: Vec<Arc<Held>> = self.all();
+        let mut looked_at = self.all();
         looked_at.retain(|held| held.given.load(Relaxed) && concerns(held));
         if looked_at.is_empty() {
             return;
         }
         let mut missing: HashSet<u64> = looked_at.iter().map(|held| held.inode).collect();
+        // Meanwhile they are kept by nobody who need not.
+        let looked_at: Vec<Weak<Held>> = looked_at.iter().map(Arc::downgrade).collect();
         living::remove_living(&mut missing);
-        for held in looked_at {
+        for held in looked_at.iter().filter_map(Weak::upgrade) {
             if !missing.contains(&held.inode) {
                 held.missed.store(0, Relaxed);
             } else if held.missed.fetch_add(1, Relaxed) >= patience {

@@ -74,11 +74,14 @@ pub trait Caller: Send {
 struct Waiting {
     later: Later,
     caller: Box<dyn Caller>,
+    since: Instant,
     until: Option<(Instant, Errno)>,
 }
 
 /// How often what cannot be waited for is tried again, and signals are looked for.
 pub const TICK: Duration = Duration::from_millis(10);
+/// From when on a wait ends for a signal that any thread of the process may take.
+const LONG: Duration = Duration::from_secs(1);
 /// How often sockets are looked for that nobody has any more.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -104,8 +107,9 @@ impl Line {
 
     /// A call waits from now on.
     pub fn join(&self, later: Later, caller: Box<dyn Caller>) -> Result<(), Errno> {
-        let until = later.deadline.map(|(wait, errno)| (Instant::now() + wait, errno));
-        self.come.lock().unwrap_or_else(PoisonError::into_inner).push(Waiting { later, caller, until });
+        let since = Instant::now();
+        let until = later.deadline.map(|(wait, errno)| (since + wait, errno));
+        self.come.lock().unwrap_or_else(PoisonError::into_inner).push(Waiting { later, caller, since, until });
         self.wake()
     }
 
@@ -187,19 +191,33 @@ impl Waiting {
         }
         let outcome = if ready { (self.later.attempt)() } else { Outcome::Blocked };
         let outcome = match outcome {
-            Outcome::Blocked => match self.until {
-                Some((until, errno)) if Instant::now() >= until => Outcome::Failed(errno),
-                _ if !self.later.interruptible => return Step::Waits(self),
-                _ => match signal(self.later.tid) {
-                    Signal::None => return Step::Waits(self),
-                    // With a limit set a call is not made again (signal(7)).
-                    Signal::Own if self.until.is_none() => Outcome::Interrupted,
-                    Signal::Own | Signal::Shared => Outcome::Failed(Errno::EINTR),
-                },
+            Outcome::Blocked => match self.ended() {
+                Some(outcome) => outcome,
+                None => return Step::Waits(self),
             },
             outcome => outcome,
         };
+        // A duplicate that is not needed any more is closed before anyone is told.
+        drop(self.later);
         if self.caller.answer(outcome) { Step::Over } else { Step::Failed }
+    }
+
+    /// What ends a wait, if anything does.
+    fn ended(&self) -> Option<Outcome> {
+        if let Some((_, errno)) = self.until.filter(|(until, _)| Instant::now() >= *until) {
+            return Some(Outcome::Failed(errno));
+        }
+        if !self.later.interruptible {
+            return None;
+        }
+        match signal(self.later.tid) {
+            // With a limit set a call is not made again (signal(7)).
+            Signal::Own if self.until.is_none() => Some(Outcome::Interrupted),
+            Signal::Own => Some(Outcome::Failed(Errno::EINTR)),
+            // Who will take it the kernel alone knows, and does not say.
+            Signal::Shared if self.since.elapsed() >= LONG => Some(Outcome::Failed(Errno::EINTR)),
+            Signal::Shared | Signal::None => None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{Means, Restriction, Rung, capability, without_mounts};
 use crate::host::Facts;
-use crate::policy::Policy;
+use crate::policy::{Policy, Posture};
 use crate::sys::capability::{CHOWN, KILL, SETGID, SETPCAP, SETUID};
 
 /// Sockets made for the command, Landlock, the observer's own acts, a uid of the run's own.
@@ -22,6 +22,12 @@ impl Rung for Container {
     fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String> {
         if facts.uid != 0 {
             return Err("it needs root".into());
+        }
+        // Without these nothing further could be tried as who the command will be.
+        if policy.postures().privilege > Posture::Open {
+            for (number, name) in [(SETUID, "SETUID"), (SETGID, "SETGID")] {
+                capability(facts, number, name)?;
+            }
         }
         without_mounts::stands(policy, facts)
     }

@@ -1,0 +1,65 @@
+"""Changes of what has no name where it is, or another's: each printed with its errno."""
+import errno
+import os
+import socket
+import struct
+import sys
+import fcntl
+
+own, kept = sys.argv[1], sys.argv[2]
+
+
+def tried(what, act):
+    try:
+        act()
+        said = "ok"
+    except OSError as error:
+        said = errno.errorcode[error.errno]
+    print(f"{what}={said}", flush=True)
+
+
+def changes(what, fd):
+    uid, gid = os.getuid(), os.getgid()
+    tried(f"{what}-fchmod", lambda: os.fchmod(fd, 0o600))
+    tried(f"{what}-fchown", lambda: os.fchown(fd, uid, gid))
+    tried(f"{what}-utime", lambda: os.utime(fd, (1, 1)))
+    tried(f"{what}-setxattr", lambda: os.setxattr(fd, b"user.note", b"x"))
+    tried(f"{what}-chmod", lambda: os.chmod(f"/proc/self/fd/{fd}", 0o600))
+    tried(f"{what}-setflags", lambda: fcntl.ioctl(fd, 0x40086602, struct.pack("l", 0)))
+    # FS_IOC_SETVERSION: no file system of these has it, or only one of the rungs refuses it, which is told apart.
+    tried(f"{what}-truncate", lambda: os.truncate(f"/proc/self/fd/{fd}", 0))
+
+
+changes("memory", os.memfd_create("memory"))
+changes("pipe", os.pipe()[0])
+changes("socket", socket.socket(socket.AF_UNIX).fileno())
+changes("event", os.eventfd(0))
+changes("temporary", os.open(own, os.O_TMPFILE | os.O_RDWR, 0o600))
+gone = os.open(f"{own}/gone", os.O_CREAT | os.O_RDWR, 0o600)
+os.unlink(f"{own}/gone")
+changes("gone", gone)
+os.mkdir(f"{own}/directory")
+directory = os.open(f"{own}/directory", os.O_RDONLY)
+os.rmdir(f"{own}/directory")
+changes("gone-directory", directory)
+lost = os.open(f"{kept}/lost", os.O_RDONLY)
+print("open", flush=True)
+sys.stdin.readline()
+changes("lost", lost)
+changes("named", os.open(f"{kept}/named", os.O_RDONLY))
+changes("null", os.open("/dev/null", os.O_RDWR))
+changes("process", os.open("/proc/self/comm", os.O_RDWR))
+for path in ["/proc/self/comm", "/proc/thread-self/comm", "/proc/self", "/proc/self/fd/0", "/proc/1/comm", "/dev/null"]:
+    tried(f"chmod-{path}", lambda: os.chmod(path, 0o600))
+    tried(f"chown-{path}", lambda: os.chown(path, os.getuid(), os.getgid()))
+    tried(f"utime-{path}", lambda: os.utime(path, (1, 1)))
+    tried(f"access-{path}", lambda: os.access(path, os.W_OK) or os.open(path, os.O_WRONLY))
+deep = "/".join(["x" * 200] * 19)
+at = own
+for part in deep.split("/"):
+    at = f"{at}/{part}" if len(at) < 3000 else at
+os.makedirs(at)
+os.chdir(at)
+tried("far", lambda: os.chmod(".", 0o700))
+tried("longest", lambda: os.chmod("./" * 2000 + ".", 0o700))
+tried("too-long", lambda: os.chmod("./" * 2100 + ".", 0o700))
