@@ -2,6 +2,7 @@
 //! same errno on all four, and the same records but for the mechanism's name. Where they may differ is the design's table of
 //! differences, to which the suite holds them.
 
+#[allow(dead_code, reason = "acts are drawn at random there, and done each here")]
 mod acts {
     #[path = "../acts/changes.rs"]
     pub mod changes;
@@ -30,29 +31,26 @@ mod files;
 mod network;
 #[path = "rungs/privilege.rs"]
 mod privilege;
+#[path = "rungs/programs.rs"]
+mod programs;
 #[path = "rungs/rung.rs"]
 mod rung;
 
 use acts::script::{Act, Setting};
 use case::{ByRung, Case, Program, ROWS, Told};
 use common::{Ended, Fence, own_user};
+use programs::{Outside, outcomes};
 use ringfence::ledger::record::Denial;
 use rung::{RUNGS, Rung};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 
 const LIBRARY: &str = "/usr/local/lib/acts";
 
 /// The programs, compiled from the suite's sources.
 fn programs() -> [(Program, &'static str, Vec<u8>); 2] {
-    let [talking, reaching] =
-        ["talking", "reaching"].map(|name| format!("{}/tests/rungs/{name}.c", env!("CARGO_MANIFEST_DIR")));
     [
         (Program::Acts, "acts", attempts::compile("tests/acts/acts.c")),
-        (Program::Network, "network", attempts::compile_with(&[&talking, &reaching], "tests/rungs/network.c")),
+        (Program::Network, "network", programs::network()),
     ]
 }
 
@@ -92,7 +90,7 @@ impl Table {
         privilege::furnish(&fence);
         // Any user may send echo requests (icmp(7)).
         common::as_root(&fence, "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range");
-        let _outside = outside(&fence);
+        let _outside = Outside::start(&fence);
         let missing = self.missing(&fence);
         let ended = rung.run(&fence, self.user, &self.home, &[], &["bash", "-c", &driver]);
         (ended, missing)
@@ -110,36 +108,6 @@ impl Table {
         let outcomes = outcomes(&said.out).into_iter().filter(|(_, outcome)| *outcome == "ENOSYS");
         outcomes.map(|(id, _)| id).filter(absent).collect()
     }
-}
-
-/// Unix sockets of somebody outside, by a path and by an abstract name, for streams and for datagrams; they take all in.
-fn outside(fence: &Fence) -> (Vec<UnixListener>, Vec<UnixDatagram>) {
-    fence.world.inside().run(|| {
-        std::fs::create_dir_all("/run/outside").expect("mkdir");
-        let name = |suffix: &str| {
-            let name = format!("outside-{}{suffix}", std::process::id());
-            SocketAddr::from_abstract_name(name).expect("a name")
-        };
-        let streams = vec![UnixListener::bind("/run/outside/socket"), UnixListener::bind_addr(&name(""))];
-        let datagrams = vec![UnixDatagram::bind("/run/outside/socket.d"), UnixDatagram::bind_addr(&name(".d"))];
-        for path in ["/run/outside/socket", "/run/outside/socket.d"] {
-            std::fs::set_permissions(path, Permissions::from_mode(0o666)).expect("chmod");
-        }
-        (
-            streams.into_iter().map(|stream| stream.expect("bind")).collect(),
-            datagrams.into_iter().map(|datagram| datagram.expect("bind")).collect(),
-        )
-    })
-}
-
-/// What the programs said of each act, by its number.
-fn outcomes(out: &str) -> BTreeMap<usize, &str> {
-    let line = |line| {
-        let fields: Vec<&str> = str::splitn(line, 3, '\t').collect();
-        let [id, _, outcome] = fields[..] else { panic!("no outcome in {line:?}") };
-        (id.parse().expect("a number"), outcome)
-    };
-    out.lines().map(line).collect()
 }
 
 /// What a record says, in the table's terms.
