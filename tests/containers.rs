@@ -27,12 +27,17 @@ fn the_attacks_are_live() {
     engine.import(Tree::Scratch);
     let (connections, datagrams) = everywhere(&engine.fence.world, SINK_PORT).expect("sinks");
     let cell = Cell { engine: &engine, tree: Tree::Scratch, name: "live", docker: &[], flags: &[] };
+    // What stands where a record would.
+    engine.fence.world.write(&cell.outside("ledger", "run.jsonl"), "a record\n", 0o600);
     let said = cell.docker(&[], &session());
     let seen = outcomes(&said.out);
     let assert_is = |what: &str, expected: &str| assert_eq!(seen.get(what), Some(&expected), "{what}: {said}");
     for what in ["create /usr/new", "change open", "change chmod", "change rename", "privilege setuid", "loopback tcp"]
     {
         assert_is(what, "ok");
+    }
+    for way in ["read", "append", "truncate", "link", "rename", "replace", "unlink"] {
+        assert_is(&format!("seize {way}"), "ok");
     }
     for address in TRIED {
         for act in ["tcp", "udp", "udp-connected", "udp-pktinfo"] {

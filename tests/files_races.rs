@@ -7,8 +7,7 @@ mod common;
 
 use common::{Ended, Fence, as_root, own_user};
 use std::collections::BTreeMap;
-use world::less::container::CAPABILITIES;
-use world::{Less, Said};
+use world::Less;
 
 /// One file system, so that what is not to be linked or moved could be.
 const ROOT: &str = "/srv/races";
@@ -40,8 +39,8 @@ fn script(ways: &[(&str, &[&[&str]])], milliseconds: u32, times: u32) -> String 
     script
 }
 
-fn fence(user: u32) -> Fence {
-    let fence = callers::fence(&["racers"]);
+fn fence(user: u32, less: Less) -> Fence {
+    let fence = callers::fence(&["racers"]).less(less);
     as_root(&fence, &format!("mkdir -p {ROOT}"));
     fence.world.mount_ext4(ROOT).expect("a file system with attributes");
     let make = "mkdir -m 777 $1 $0 && mkdir $0/directory && echo kept > $0/kept && chown -R $2:$2 $0 $1";
@@ -54,25 +53,15 @@ fn restored(fence: &Fence, user: u32) {
     as_root(fence, &make.replace("$0", SHUT).replace("$1", OPEN).replace("$2", &user.to_string()));
 }
 
-fn run(fence: &Fence, user: u32, script: &str) -> Ended {
+fn run(fence: &Fence, user: u32, rung: &str, script: &str) -> Ended {
     let id = format!("{user}:{user}");
-    let flags = [
-        "--policy",
-        "control",
-        "--filesystem",
-        "restricted",
-        "--privilege",
-        "locked",
-        "--rung",
-        "container",
-        "--writable",
-        OPEN,
-        "--user",
-        &id,
-    ];
+    let axes = ["--policy", "control", "--filesystem", "restricted", "--privilege", "locked"];
+    let whom = ["--user", &id];
+    // Without root the command's user is the caller.
+    let whom = if rung == "bare" { &[] } else { &whom[..] };
+    let flags = [&axes[..], &["--rung", rung, "--writable", OPEN], whom].concat();
     let (command, ledger) = fence.command(&flags, &["bash", "-c", script]);
-    let less = Less::new().capabilities(&CAPABILITIES);
-    fence.ended(Said::from(fence.world.output_with(&less, command)), ledger)
+    fence.ended(fence.output(command), ledger)
 }
 
 /// What the racers had, by way and act: how often each outcome.
@@ -91,15 +80,24 @@ fn had(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
 
 /// Races that are all won without a barrier, and none of which changes anything with it.
 fn hold(ways: &[(&str, &[&[&str]])]) {
+    hold_on("container", Less::new().container(), ways);
+}
+
+/// The same as a user of a container.
+fn hold_bare(ways: &[(&str, &[&[&str]])]) {
+    hold_on("bare", Less::new().container_user(own_user(), own_user()), ways);
+}
+
+fn hold_on(rung: &str, less: Less, ways: &[(&str, &[&[&str]])]) {
     let user = own_user();
-    let fence = fence(user);
+    let fence = fence(user, less);
     let count: usize = ways.iter().flat_map(|(_, acts)| acts.iter()).map(|acts| acts.len()).sum();
     let live = fence.as_user(user, &script(ways, 150, 20));
     let changed = live.out.lines().filter(|line| line.ends_with(" changed")).count();
     assert_eq!(changed, count, "each race is won without ringfence: {live}");
     restored(&fence, user);
 
-    let ended = run(&fence, user, &script(ways, 20_000, 1));
+    let ended = run(&fence, user, rung, &script(ways, 20_000, 1));
     assert_eq!(ended.said.code, Some(0), "{}", ended.said);
     let others: Vec<&str> = ended.said.out.lines().filter(|line| !line.contains("wrong=0")).collect();
     assert!(others.is_empty(), "{others:?} {}", ended.said);
@@ -160,4 +158,14 @@ fn of_descriptors_of_directories_gain_nothing() {
 #[test]
 fn of_descriptors_of_files_gain_nothing() {
     hold(&[("file", &[BY_DESCRIPTOR])]);
+}
+
+#[test]
+fn on_bare_of_the_path_in_memory_gain_nothing() {
+    hold_bare(&[("memory", &[&["create", "open", "rename", "unlink"], METADATA])]);
+}
+
+#[test]
+fn on_bare_of_links_and_descriptors_gain_nothing() {
+    hold_bare(&[("links", &[&["create", "link", "truncate"], METADATA]), ("file", &[BY_DESCRIPTOR])]);
 }

@@ -1,5 +1,5 @@
-//! Files where there are no mounts: act by act, object by object, the rung `container` gives the errno that a read-only
-//! mount gives on the rung `full`, and the same records; and nothing of what is read-only changes there, contents or metadata.
+//! Files where there are no mounts: act by act, object by object, the rungs `container` and `bare` give the errno that a
+//! read-only mount gives on the rung `full`, and the same records; and nothing of what is read-only changes there, contents or metadata.
 //!
 //! One difference stands: a pipe or a device with a name in a read-only tree can be opened for writing on a read-only mount, and
 //! Landlock refuses that (EACCES, recorded), save for the devices in /dev.
@@ -23,15 +23,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use table::{Case, Spelling, cases};
-use world::less::container::CAPABILITIES;
-use world::{Less, Said};
+use world::Less;
 
 /// The trees by the rung that is to meet them: read-only, and writable.
 const READ_ONLY: &str = "/opt/table";
 const WRITABLE: &str = "/tmp/table";
 
 /// The tree of each rung has a name of the same length.
-const RUNGS: [(&str, &str); 2] = [("full", "a"), ("container", "b")];
+const RUNGS: [(&str, &str); 3] = [("full", "a"), ("container", "b"), ("bare", "c")];
 
 fn scripts(fence: &Fence, cases: &[Case], user: u32) {
     fence.world.write(PROGRAM, program(), 0o755);
@@ -90,22 +89,30 @@ fn everything(fence: &Fence, tree: &str) -> BTreeSet<String> {
     as_root(fence, &look).lines().map(str::to_owned).collect()
 }
 
-/// A command on a rung, `container` with no more capabilities than a container gives.
+/// What there is on a rung: all of root's, a container's, a container's for a user.
+fn less(rung: &str, user: u32) -> Less {
+    match rung {
+        "full" => Less::new(),
+        "container" => Less::new().container(),
+        _ => Less::new().container_user(user, user),
+    }
+}
+
+/// A command on a rung.
 fn command(fence: &Fence, posture: &str, rung: &str, user: u32, arguments: &[&str]) -> (Command, String) {
     let id = format!("{user}:{user}");
     let axes = ["--policy", "control", "--filesystem", posture, "--privilege", "locked"];
-    let flags = [&axes[..], &["--rung", rung, "--user", &id]].concat();
+    let whom = ["--user", &id];
+    // Without root the command's user is the caller.
+    let whom = if rung == "bare" { &[] } else { &whom[..] };
+    let flags = [&axes[..], &["--rung", rung], whom].concat();
     fence.command(&flags, arguments)
-}
-
-fn less(rung: &str) -> Less {
-    if rung == "container" { Less::new().capabilities(&CAPABILITIES) } else { Less::new() }
 }
 
 fn run(fence: &Fence, posture: &str, rung: &str, tree: &str, user: u32) -> Ended {
     let script = format!("umask 022; {PROGRAM} run /usr/local/lib/table-{tree}");
     let (command, ledger) = command(fence, posture, rung, user, &["bash", "-c", &script]);
-    let ended = fence.ended(Said::from(fence.world.output_with(&less(rung), command)), ledger);
+    let ended = fence.ended(fence.output(command), ledger);
     assert_eq!(ended.said.code, Some(0), "{rung}: {}", ended.said);
     ended
 }
@@ -122,10 +129,10 @@ fn where_everything_is_read_only_the_same_holds() {
 }
 
 fn hold(posture: &str, cases: Vec<Case>) {
-    let fence = Fence::new();
+    let mut fence = Fence::new();
     let user = own_user();
     as_root(&fence, &format!("mkdir -p {READ_ONLY} {WRITABLE}"));
-    // Where other homes are not to be read, their modes are all that says so on this rung.
+    // Where other homes are not to be read, their modes are all that says so without mounts.
     as_root(&fence, "for home in /home/*; do [ ! -d $home ] || chmod 700 $home; done");
     fence.world.mount_ext4(READ_ONLY).expect("a file system with attributes");
     fence.world.mount_memory(WRITABLE).expect("one without a limit");
@@ -133,64 +140,72 @@ fn hold(posture: &str, cases: Vec<Case>) {
     let cases: Vec<Case> =
         cases.into_iter().filter(|case| only.as_deref().is_none_or(|only| case.what().contains(only))).collect();
     scripts(&fence, &cases, user);
-    let before = RUNGS.map(|(_, tree)| everything(&fence, tree));
-    let ended = RUNGS.map(|(rung, tree)| run(&fence, posture, rung, tree, user));
-    let after = RUNGS.map(|(_, tree)| everything(&fence, tree));
-
-    let [full, container] = [&ended[0], &ended[1]].map(outcomes);
-    let mut faults = Vec::new();
-    for (id, case) in cases.iter().enumerate() {
-        let (mount, ours) = (full.get(&id), container.get(&id));
-        let landlocks = case.is_special() && ours.is_some_and(|errno| errno == "EACCES");
-        if mount.is_none() || mount != ours && !landlocks {
-            faults.push(format!("{id} {}: {mount:?} by a mount, {ours:?} without", case.what()));
-        }
-    }
-    let [of_mount, of_ours] = [denials(&ended[0], "a"), denials(&ended[1], "b")];
-    let special = |told: &String| {
-        let opens = [" openat /", " openat2 /", " creat /"].iter().any(|call| told.contains(call));
-        opens && (told.contains("/fifo/fifo ") || told.contains("/null/null "))
-    };
-    assert!(only.is_some() || of_ours.keys().any(|told| special(told) && told.contains("EACCES read-only")));
-    for told in of_mount.keys().chain(of_ours.keys()).filter(|told| !special(told)).collect::<BTreeSet<_>>() {
-        let (mount, ours) = (of_mount.get(told), of_ours.get(told));
-        if mount != ours {
-            faults.push(format!("recorded {mount:?} by a mount, {ours:?} without: {told}"));
-        }
-    }
-    for ((rung, _), (before, after)) in RUNGS.iter().zip(before.iter().zip(&after)) {
-        let changed: Vec<_> = before.symmetric_difference(after).collect();
+    let mut met = Vec::new();
+    for (rung, tree) in RUNGS {
+        fence = fence.less(less(rung, user));
+        let before = everything(&fence, tree);
+        let ended = run(&fence, posture, rung, tree, user);
+        let after = everything(&fence, tree);
+        let changed: Vec<_> = before.symmetric_difference(&after).collect();
         assert!(changed.is_empty(), "{rung}: {changed:#?}");
+        assert!(ended.seal().complete, "{:?}", ended.seal());
+        met.push((rung, outcomes(&ended), denials(&ended, tree)));
+    }
+    let (_, mount, of_mount) = &met[0];
+    let mut faults = Vec::new();
+    for (rung, ours, of_ours) in &met[1..] {
+        for (id, case) in cases.iter().enumerate() {
+            let (mount, ours) = (mount.get(&id), ours.get(&id));
+            let landlocks = case.is_special() && ours.is_some_and(|errno| errno == "EACCES");
+            if mount.is_none() || mount != ours && !landlocks {
+                faults.push(format!("{id} {}: {mount:?} by a mount, {ours:?} on {rung}", case.what()));
+            }
+        }
+        for told in of_mount.keys().chain(of_ours.keys()).filter(|told| !is_special(told)).collect::<BTreeSet<_>>() {
+            let (mount, ours) = (of_mount.get(told), of_ours.get(told));
+            // What an ordinary user is refused without ringfence too is no denial of ours.
+            let users_own = ["/own/own ", "/missing/missing ", "/empty/empty ", "/directory/directory "];
+            let is_none = *rung == "bare" && ours < mount && !users_own.iter().any(|own| told.contains(own));
+            if mount != ours && !is_none {
+                faults.push(format!("recorded {mount:?} by a mount, {ours:?} on {rung}: {told}"));
+            }
+        }
+        if only.is_none() {
+            assert!(of_ours.keys().any(|told| is_special(told) && told.contains("EACCES read-only")), "{rung}");
+            // Each errno of the table has been met, and what is allowed has been done.
+            let met: BTreeSet<&str> = ours.values().map(String::as_str).collect();
+            for errno in
+                ["ok", "EROFS", "EACCES", "EPERM", "EEXIST", "ENOENT", "ENOTDIR", "EXDEV", "ELOOP", "EISDIR", "EINVAL"]
+            {
+                assert!(met.contains(errno), "{errno}: {met:?}");
+            }
+        }
     }
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), cases.len(), faults.join("\n"));
-    // Each errno of the table has been met, and what is allowed has been done.
-    let met: BTreeSet<&str> = container.values().map(String::as_str).collect();
-    if only.is_none() {
-        for errno in
-            ["ok", "EROFS", "EACCES", "EPERM", "EEXIST", "ENOENT", "ENOTDIR", "EXDEV", "ELOOP", "EISDIR", "EINVAL"]
-        {
-            assert!(met.contains(errno), "{errno}: {met:?}");
-        }
-    }
-    for ended in &ended {
-        assert!(ended.seal().complete, "{:?}", ended.seal());
-    }
+}
+
+/// Whether it is told of an open of what is neither a file nor a directory.
+fn is_special(told: &str) -> bool {
+    let opens = [" openat /", " openat2 /", " creat /"].iter().any(|call| told.contains(call));
+    opens && (told.contains("/fifo/fifo ") || told.contains("/null/null "))
 }
 
 /// What has no name where it is: in memory, taken away meanwhile, of the process itself.
 #[test]
 fn what_has_no_name_is_changed_as_with_mounts() {
-    let fence = Fence::new();
+    let mut fence = Fence::new();
     let user = own_user();
     fence.world.write("/usr/local/lib/nameless.py", std::fs::read("tests/files/nameless.py").unwrap(), 0o644);
-    let [full, container] = RUNGS.map(|(rung, tree)| {
+    let mut met = Vec::new();
+    for (rung, tree) in RUNGS {
+        fence = fence.less(less(rung, user));
         let (own, kept) = (format!("/tmp/nameless-{tree}"), format!("/opt/nameless-{tree}"));
         let make = "mkdir $0 $1; for name in lost named; do echo x > $1/$name; done; chown -R $2:$2 $0 $1";
         as_root(&fence, &make.replace("$0", &own).replace("$1", &kept).replace("$2", &user.to_string()));
         let arguments = ["/usr/bin/python3", "-IB", "/usr/local/lib/nameless.py", &own, &kept];
         let (mut command, ledger) = command(&fence, "restricted", rung, user, &arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = fence.world.spawn_with(&less(rung), command).expect("ringfence starts");
+        let mut child = fence.start(command);
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         let mut said = String::new();
         while !said.ends_with("open\n") && out.read_line(&mut said).expect("text") > 0 {}
@@ -200,22 +215,32 @@ fn what_has_no_name_is_changed_as_with_mounts() {
         let mut err = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
         assert!(child.wait().expect("it ends").success(), "{rung}: {said}{err}");
-        let ended = fence.ended(Said::from(fence.as_root("true")), ledger);
+        let ended = fence.ended(fence.as_root("true"), ledger);
         let named = |denial: &Denial| {
             told(denial, tree).replace(&format!("nameless-{tree}"), "nameless").replace(" (deleted)", "")
         };
         let recorded: BTreeSet<String> = ended.denials().into_iter().map(named).collect();
-        (said, recorded)
-    });
-    let differ: Vec<_> = full.0.lines().zip(container.0.lines()).filter(|(a, b)| a != b).collect();
-    assert!(differ.is_empty() && full.0.lines().count() == container.0.lines().count(), "{differ:#?} {}", container.0);
-    for line in
-        ["lost-fchmod=EROFS", "named-fchmod=EROFS", "memory-fchmod=ok", "pipe-fchmod=ok", "gone-fchmod=ok", "far=ok"]
-    {
-        assert!(container.0.lines().any(|said| said == line), "{line}: {}", container.0);
+        met.push((rung, said, recorded));
     }
-    let differ: Vec<_> = full.1.symmetric_difference(&container.1).collect();
-    assert!(differ.is_empty(), "{differ:#?}");
+    let (_, mount, of_mount) = &met[0];
+    for (rung, ours, of_ours) in &met[1..] {
+        let differ: Vec<_> = mount.lines().zip(ours.lines()).filter(|(a, b)| a != b).collect();
+        assert!(differ.is_empty() && mount.lines().count() == ours.lines().count(), "{rung}: {differ:#?} {ours}");
+        for line in [
+            "lost-fchmod=EROFS",
+            "named-fchmod=EROFS",
+            "memory-fchmod=ok",
+            "pipe-fchmod=ok",
+            "gone-fchmod=ok",
+            "far=ok",
+        ] {
+            assert!(ours.lines().any(|said| said == line), "{line}: {ours}");
+        }
+        // What an ordinary user is refused without ringfence too is no denial of ours.
+        let users_own = |told: &&&String| *rung != "bare" || told.contains(" filesystem ");
+        let differ: Vec<_> = of_mount.symmetric_difference(of_ours).filter(|told| users_own(&told)).collect();
+        assert!(differ.is_empty(), "{rung}: {differ:#?}");
+    }
 }
 
 /// What a file system of its own changes by a request of its own: a file's generation, by whoever owns it and may read it.
@@ -228,7 +253,8 @@ fn requests_of_single_file_systems_change_nothing() {
         \x20       try: fcntl.ioctl(fd, request, struct.pack('l', 7)); said = 'ok'\n\
         \x20       except OSError as error: said = errno.errorcode[error.errno]\n\
         \x20       print(said, struct.unpack('l', fcntl.ioctl(fd, 0x80087601, bytes(8)))[0] & 0xffffffff)\n";
-    let (fence, user) = (Fence::new(), own_user());
+    let user = own_user();
+    let fence = Fence::new().less(less("container", user));
     fence.world.mount_ext4("/opt/loops").expect("loop devices");
     // With checksums of metadata ext4 refuses the request to everyone.
     as_root(&fence, "truncate -s 16M /run/blocks; mkfs.ext4 -q -F -O ^metadata_csum /run/blocks; mkdir /opt/requests");
@@ -241,7 +267,7 @@ fn requests_of_single_file_systems_change_nothing() {
     assert_eq!(live.out, "ok 7\nok 7\n", "{live}");
     let script = format!("{python} /opt/requests/kept");
     let (command, ledger) = command(&fence, "restricted", "container", user, &["bash", "-c", &script]);
-    let ended = fence.ended(Said::from(fence.world.output_with(&less("container"), command)), ledger);
+    let ended = fence.ended(fence.output(command), ledger);
     let said: Vec<&str> = ended.said.out.lines().collect();
     assert!(said.len() == 2 && said.iter().all(|line| line.starts_with("EROFS ")), "{}", ended.said);
     assert!(!ended.said.out.contains(" 7\n"), "{}", ended.said);

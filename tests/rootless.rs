@@ -215,6 +215,9 @@ fn the_root_and_the_whole_home_are_no_workspace() {
         assert!(ended.said.err.contains("holds the whole home"), "{before} {flags:?}: {ended}");
     }
     assert!(dev.fence.world.read("/tmp/started").is_none());
+    let elsewhere = dev.run_after("cd /usr/share;", &[], "pwd; touch /usr/share/x 2>&1");
+    assert_eq!(elsewhere.said.code, Some(1), "{elsewhere}");
+    assert!(elsewhere.said.out.starts_with("/usr/share\n"), "what the user may not write is no workspace: {elsewhere}");
     let ended = dev.run_after("cd /;", &["--workspace", "~/project"], marker);
     assert_eq!((ended.said.code, dev.fence.world.read("/tmp/started")), (Some(0), Some(Vec::new())), "live: {ended}");
 }

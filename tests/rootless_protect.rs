@@ -158,6 +158,37 @@ fn nested_and_linked_repositories_are_protected_too() {
 }
 
 #[test]
+fn another_mount_of_the_project_is_no_way_around() {
+    let dev = Dev::new();
+    common::as_root(
+        &dev.fence,
+        "mkdir -p /tmp/again /mnt/home; mount --bind /home/dev/project /tmp/again; mount --bind /home /mnt/home",
+    );
+    dev.must("echo kept > .envrc");
+    let paths = [
+        "/tmp/again/.git/config",
+        "/tmp/again/.git/hooks/x",
+        "/tmp/again/.envrc",
+        "/tmp/again/.git/commondir",
+        "/tmp/again/.vscode/x",
+        "/mnt/home/dev/project/.envrc",
+    ];
+    let script = format!(
+        "set -- {}; {}",
+        paths.join(" "),
+        "for path; do echo evil 2>/dev/null > $path; echo $path=$?; rm -f $path 2>/dev/null; done; echo live > /tmp/again/live; cat /tmp/again/live"
+    );
+    let ended = dev.run(&[], &script);
+    for path in paths {
+        assert_eq!(ended.value(path), "1", "{path}: {ended}");
+    }
+    assert!(ended.said.out.ends_with("live\n"), "the rest of it is the command's: {ended}");
+    assert_eq!(dev.must("cat .envrc; git status --short; git config --get-regexp evil || :; ls .git/hooks/x .git/commondir 2>/dev/null || :"), "kept\n?? .envrc\n?? live\n");
+    let open = dev.run(&["--protect"], "echo evil > /tmp/again/.envrc");
+    assert_eq!(open.said.code, Some(0), "live: {open}");
+}
+
+#[test]
 fn where_there_is_no_repository_none_can_be_made() {
     let dev = Dev::new();
     dev.must("rm -rf .git");

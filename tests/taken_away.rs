@@ -5,10 +5,10 @@ mod common;
 
 use common::{Fence, as_root, own_user};
 use nix::errno::Errno;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use world::address::{PUBLIC4_B, PUBLIC6};
 use world::less::When;
-use world::{Less, Said, Sink, internet};
+use world::{Less, Sink, internet};
 
 const PORT: u16 = 4444;
 

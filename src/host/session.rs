@@ -73,6 +73,8 @@ const CREDENTIALS: [&str; 22] = [
 /// What of a session is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
+    /// Where the user stands.
+    pub directory: PathBuf,
     /// Sockets, and directories of them.
     pub sockets: Vec<PathBuf>,
     /// Credentials.
@@ -115,7 +117,8 @@ pub fn look(policy: &Policy, identity: &Identity, environment: impl Iterator<Ite
             });
         (path, real)
     });
-    Session { sockets: found.into_iter().collect(), credentials, named: named.collect() }
+    let directory = std::env::current_dir().unwrap_or_default();
+    Session { directory, sockets: found.into_iter().collect(), credentials, named: named.collect() }
 }
 
 /// The path in a variable's value: the value itself, `unix:path=PATH,…`, `unix:///PATH`, or `PATH,…` of TMUX.

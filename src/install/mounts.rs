@@ -166,6 +166,9 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
             .map_err(failed("mount", Path::new("/")))?;
     }
     let covers = Covers::make(plan)?;
+    // The same file by another mount is the same file, wherever the policy lets that one be written.
+    let mounts = read_mountinfo()?;
+    let elsewhere = mountinfo::aliases(&mountinfo::reachable(&mounts), &plan.read_only_within);
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
     let mut writable = Vec::new();
     // Without the step that makes HOME, what is missing there is missing here.
@@ -197,6 +200,9 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
             Layer::Pinned if !mutation::left_out("read-only-within") => attach(&clone_tree(path, true)?, path)?,
             _ => {}
         }
+    }
+    for alias in elsewhere.iter().filter(|_| !mutation::left_out("aliases")) {
+        cover_read_only(alias)?;
     }
     covers.attach()?;
     if plan.nosuid && !mutation::left_out("nosuid") {
@@ -374,8 +380,10 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
             return not_as_planned(mount, "it is writable");
         }
     }
-    for alias in plan.aliases(&reachable).iter().filter(|_| !plan.whole_read_only && !mutation::left_out("aliases")) {
-        match mountinfo::holding(&reachable, alias) {
+    let trees = plan.aliases(&reachable).into_iter().filter(|_| !plan.whole_read_only);
+    let elsewhere = mountinfo::aliases(&reachable, &plan.read_only_within);
+    for alias in trees.chain(elsewhere).filter(|_| !mutation::left_out("aliases")) {
+        match mountinfo::holding(&reachable, &alias) {
             Some(mount) if !mount.read_only() => {
                 return not_as_planned(mount, "it shows a read-only tree under another name and is writable");
             }

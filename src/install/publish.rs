@@ -128,7 +128,7 @@ async fn accept(listener: tokio::net::TcpListener, port: u16, room: Arc<Semaphor
             Ok((client, _)) => {
                 tokio::spawn(async move {
                     // What either end breaks off is broken off for the other, and that is all that there is to tell.
-                    if pass(client, port).await.is_err() {}
+                    pass(client, port).await.ok();
                     drop(place);
                 });
             }

@@ -6,15 +6,18 @@ use super::{MountPlan, Refusal};
 use crate::host::{Facts, PathFact, real_path};
 use crate::install::account::Identity;
 use crate::policy::{Policy, Posture};
+use nix::unistd::{AccessFlags, access};
 use std::path::{Path, PathBuf};
 
-/// Makes the caller's directory the workspace where an ordinary user names none, unless the whole home would be in it.
+/// Makes the caller's directory the workspace where an ordinary user names none, unless the whole home would be in it or the
+/// user may not write there.
 pub fn settle_workspace(policy: &mut Policy, directory: &Path, identity: Option<&Identity>) {
     let Some(identity) = identity else { return };
     if identity.uid.is_root() || policy.filesystem.workspace.is_some() || policy.filesystem.posture == Posture::Open {
         return;
     }
-    if !holds_home(directory, &real_path(&identity.home)) {
+    let own = access(directory, AccessFlags::W_OK).is_ok();
+    if own && !holds_home(directory, &real_path(&identity.home)) {
         policy.filesystem.workspace = directory.to_str().and_then(|text| text.parse().ok());
     }
 }
@@ -36,7 +39,9 @@ pub(super) fn check_workspace(policy: &Policy, facts: &Facts, identity: &Identit
         Err(Refusal::Path { path, fault: fault.to_owned() })
     };
     match &policy.filesystem.workspace {
-        None => refused(PathBuf::from(".")),
+        None if holds_home(&facts.session.directory, home) => refused(facts.session.directory.clone()),
+        // The user may not write there, and the command may not either.
+        None => Ok(()),
         Some(workspace) => {
             let path = workspace.resolve(&identity.home);
             let real = match facts.paths.get(&path) {
@@ -67,7 +72,7 @@ pub(super) fn close_session(view: &mut MountPlan, policy: &Policy, facts: &Facts
     masks.retain(|mask| !open(mask));
     view.masks.retain(|mask| !named.contains(mask));
     view.masks.extend(masks);
-    super::outermost(&mut view.masks);
+    super::view::outermost(&mut view.masks);
     view.exposed = named;
     Ok(())
 }

@@ -146,7 +146,7 @@ static long act(const char *what, int at, int turn) {
     if (!strcmp(what, "futimens"))
         return futimens(descriptor, times);
     if (!strcmp(what, "fsetxattr"))
-        return fsetxattr(descriptor, "user.raced", "y", 1, 0);
+        return fsetxattr(descriptor, "user.raced", turn & 1 ? "y" : "z", 1, 0);
     if (!strcmp(what, "setflags")) {
         int flags = FS_NOATIME_FL;
         return ioctl(descriptor, FS_IOC_SETFLAGS, &flags);
@@ -154,7 +154,7 @@ static long act(const char *what, int at, int turn) {
     if (!strcmp(what, "truncate"))
         return at == AT_FDCWD ? truncate(path, 1) : (errno = ENOSYS, -1);
     if (!strcmp(what, "setxattr"))
-        return at == AT_FDCWD ? setxattr(path, "user.raced", "y", 1, 0) : (errno = ENOSYS, -1);
+        return at == AT_FDCWD ? setxattr(path, "user.raced", turn & 1 ? "y" : "z", 1, 0) : (errno = ENOSYS, -1);
     if (!strcmp(what, "bind")) {
         struct sockaddr_un { sa_family_t family; char name[108]; } name = {AF_UNIX, ""};
         int fd = socket(AF_UNIX, SOCK_STREAM, 0);

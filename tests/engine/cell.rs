@@ -180,7 +180,7 @@ pub fn session() -> Vec<&'static str> {
         }
         acts.extend(["echo".to_owned(), PUBLIC4.to_string(), "name".to_owned(), RESOLVER4.to_string()]);
         acts.extend(fixed(&["families", "loopback", "change", "/usr/local/share/protected", "create", "/usr/new"]));
-        acts.extend(fixed(&["create", "/tmp/new", "create", "/app/new", "privilege"]));
+        acts.extend(fixed(&["create", "/tmp/new", "create", "/app/new", "seize", "/ledger/run.jsonl", "privilege"]));
         acts
     });
     ACTS.iter().map(String::as_str).collect()
@@ -219,7 +219,7 @@ const OUTCOMES: [(&str, &str); 24] = [
     ("name-tcp 11.22.33.53", "ECONNREFUSED"),
 ];
 /// What no act of these may come to, whatever the errno.
-const NEVER_OK: [&str; 7] = ["tcp", "udp", "echo ", "name-", "family ", "change ", "privilege "];
+const NEVER_OK: [&str; 8] = ["tcp", "udp", "echo ", "name-", "family ", "change ", "seize ", "privilege "];
 
 fn assert_outcomes(name: &str, ended: &Ended) {
     let (seen, shown) = (outcomes(&ended.said.out), Brief(ended));

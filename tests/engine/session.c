@@ -3,7 +3,8 @@
 
    session ACT…, the acts in order: mark PATH, who, fetch NAME, tcp ADDRESS PORT, udp ADDRESS PORT, echo ADDRESS, name ADDRESS,
    families,
-   loopback, change DIRECTORY, write PATH, create PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, await PATH, serve PORT, wait, end STATUS, kill SIGNAL. */
+   loopback, change DIRECTORY, write PATH, create PATH,
+   seize PATH, privilege, leave PATH, orphans COUNT, zombies COUNT, await PATH, serve PORT, wait, end STATUS, kill SIGNAL. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -208,6 +209,30 @@ static void change(const char *directory) {
     if (chdir("/")) exit(3);
 }
 
+/* Every way to read, change, move or replace a file that is another's, the record say. */
+static void seize(const char *path) {
+    char byte, other[300];
+    int fd = open(path, O_RDONLY);
+    long got = fd < 0 ? -1 : read(fd, &byte, 1);
+    if (got == 1) printf("seize read ok\n");
+    /* What is masked is there, and empty. */
+    else if (got == 0) printf("seize read nothing\n");
+    else say("seize", "read", -1);
+    fd = open(path, O_WRONLY | O_APPEND);
+    say("seize", "append", fd < 0 ? fd : write(fd, "x", 1));
+    say("seize", "truncate", truncate(path, 0));
+    say("seize", "chmod", chmod(path, 0666));
+    snprintf(other, sizeof other, "%s.other", path);
+    say("seize", "link", link(path, other));
+    say("seize", "rename", rename(path, other));
+    snprintf(other, sizeof other, "%s.own", path);
+    close(open(other, O_CREAT | O_WRONLY, 0600));
+    say("seize", "replace", rename(other, path));
+    say("seize", "unlink", unlink(path));
+    snprintf(other, sizeof other, "/proc/1/root%s", path);
+    say("seize", "by-root-of-1", open(other, O_RDWR));
+}
+
 static void privilege(void) {
     say("privilege", "setuid", setresuid(0, 0, 0));
     say("privilege", "userns", unshare(CLONE_NEWUSER));
@@ -318,6 +343,7 @@ int main(int count, char **arguments) {
         else if (!strcmp(act, "loopback")) loopback();
         else if (!strcmp(act, "change")) change(*++next);
         else if (!strcmp(act, "create")) { ++next; say("create", *next, open(*next, O_CREAT | O_WRONLY, 0600)); }
+        else if (!strcmp(act, "seize")) seize(*++next);
         else if (!strcmp(act, "privilege")) privilege();
         else if (!strcmp(act, "leave")) leave(*++next);
         else if (!strcmp(act, "orphans")) orphans(atoi(*++next));

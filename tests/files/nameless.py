@@ -26,13 +26,13 @@ def changes(what, fd):
     tried(f"{what}-setxattr", lambda: os.setxattr(fd, b"user.note", b"x"))
     tried(f"{what}-chmod", lambda: os.chmod(f"/proc/self/fd/{fd}", 0o600))
     tried(f"{what}-setflags", lambda: fcntl.ioctl(fd, 0x40086602, struct.pack("l", 0)))
-    # FS_IOC_SETVERSION: no file system of these has it, or only one of the rungs refuses it, which is told apart.
     tried(f"{what}-truncate", lambda: os.truncate(f"/proc/self/fd/{fd}", 0))
 
 
 changes("memory", os.memfd_create("memory"))
 changes("pipe", os.pipe()[0])
-changes("socket", socket.socket(socket.AF_UNIX).fileno())
+endpoint = socket.socket(socket.AF_UNIX)
+changes("socket", endpoint.fileno())
 changes("event", os.eventfd(0))
 changes("temporary", os.open(own, os.O_TMPFILE | os.O_RDWR, 0o600))
 gone = os.open(f"{own}/gone", os.O_CREAT | os.O_RDWR, 0o600)
@@ -49,7 +49,7 @@ changes("lost", lost)
 changes("named", os.open(f"{kept}/named", os.O_RDONLY))
 changes("null", os.open("/dev/null", os.O_RDWR))
 changes("process", os.open("/proc/self/comm", os.O_RDWR))
-for path in ["/proc/self/comm", "/proc/thread-self/comm", "/proc/self", "/proc/self/fd/0", "/proc/1/comm", "/dev/null"]:
+for path in ["/proc/self/comm", "/proc/thread-self/comm", "/proc/self", "/proc/1/comm", "/dev/null"]:
     tried(f"chmod-{path}", lambda: os.chmod(path, 0o600))
     tried(f"chown-{path}", lambda: os.chown(path, os.getuid(), os.getgid()))
     tried(f"utime-{path}", lambda: os.utime(path, (1, 1)))

@@ -20,7 +20,7 @@ impl Rung for Rootless {
     fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String> {
         one_uid::stands(policy, facts)?;
         let needed =
-            |what: &str, finding: &Finding| finding.as_ref().map(|()| ()).map_err(|cause| format!("{what}: {cause}"));
+            |what: &str, finding: &Finding| finding.as_ref().copied().map_err(|cause| format!("{what}: {cause}"));
         needed("/proc", &facts.proc)?;
         needed("user namespaces", &facts.user_namespaces)?;
         needed("mount_setattr", &facts.mount_setattr)?;

@@ -6,8 +6,7 @@ use crate::policy::{Policy, Posture};
 
 /// What is missing for anything to be held without mounts and without a firewall.
 pub fn stands(policy: &Policy, facts: &Facts) -> Result<(), String> {
-    let needed =
-        |what: &str, finding: &Finding| finding.as_ref().map(|()| ()).map_err(|cause| format!("{what}: {cause}"));
+    let needed = |what: &str, finding: &Finding| finding.as_ref().copied().map_err(|cause| format!("{what}: {cause}"));
     let postures = policy.postures();
     needed("/proc", &facts.proc)?;
     needed("no_new_privs", &facts.no_new_privs)?;
