@@ -1,4 +1,5 @@
 //! The static programs that do the acts.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use crate::attempts;
 use crate::common::Fence;

@@ -170,11 +170,13 @@ impl Looked<'_> {
         let directory = self.caller.hold(Base::Cwd)?;
         let address = match self.by_own_links(&address)? {
             None => address,
-            Some(Ok((address, pinned))) => {
-                return Ok(self.later(Later::once(tid, move || {
-                    let _pinned = pinned.as_fd();
-                    done(with_mask_of(tid, || held.bind(&address)))
-                })));
+            Some(Ok(named)) => {
+                let bind = move || {
+                    // As a whole, with the directory that it holds.
+                    let Named { address, _pinned } = &named;
+                    done(with_mask_of(tid, || held.bind(address)))
+                };
+                return Ok(self.later(Later::once(tid, bind)));
             }
             Some(Err(errno)) => return Ok(Verdict::RefuseSilently(errno)),
         };
@@ -193,7 +195,7 @@ impl Looked<'_> {
 
     /// The address of a name that goes through links by which a process means itself (/proc/self), by the directory that they
     /// lead the caller to, which is held.
-    fn by_own_links(&self, address: &[u8]) -> Result<Option<Result<(Vec<u8>, OwnedFd), Errno>>, Unread> {
+    fn by_own_links(&self, address: &[u8]) -> Result<Option<Result<Named, Errno>>, Unread> {
         let Address::Unix(at) = decode::address(address) else { return Ok(None) };
         let Some((above, last)) = split(&at.given) else { return Ok(None) };
         let above = Place { given: above.to_vec(), follow: true, ..at.clone() };
@@ -207,7 +209,7 @@ impl Looked<'_> {
         self.caller.still_waits()?;
         let path = [format!("/proc/self/fd/{}/", pinned.as_raw_fd()).as_bytes(), last].concat();
         let address = unix_address(&path).ok_or(Errno::ENAMETOOLONG);
-        Ok(Some(address.map(|address| (address, pinned))))
+        Ok(Some(address.map(|address| Named { address, _pinned: pinned })))
     }
 }
 
