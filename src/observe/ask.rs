@@ -176,7 +176,11 @@ pub fn removed(name: &Name, directory: bool) -> Result<i64, Errno> {
 
 /// A change of a file.
 pub fn change(name: &Name, change: &Change) -> Answer {
-    answer(changed(name, change))
+    answer(match (changed(name, change), change) {
+        // An id that has no number in the user namespace (user_namespaces(7)) is another's, and not to be given to.
+        (Err(Errno::EINVAL), Change::Owner(..)) => Err(Errno::EPERM),
+        (outcome, _) => outcome,
+    })
 }
 
 /// [`change`], with whatever the kernel says.

@@ -179,7 +179,7 @@ impl Judge {
         let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
         let object = Target::Text(super::describe::registers(rule.call, arguments));
         let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
-        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), capability: rule.capability, ..refusal })
     }
 
     /// What is refused for the entry by which it was made.

@@ -10,6 +10,7 @@ use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk::{self, path_of};
 use crate::observe::watched::PERMISSION;
 use crate::policy::Axis;
+use crate::sys::capability;
 use nix::errno::Errno;
 use nix::fcntl::ResolveFlag;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
@@ -146,9 +147,14 @@ impl Looked<'_> {
             (Answer::Refused(errno), _) => {
                 let object = target(act, paths, read_only);
                 let rule = if errno == Errno::EROFS { "read-only" } else { PERMISSION };
-                match self.denied(errno, object, rule, None) {
-                    // Nothing would be written: it is no matter of the tree.
-                    Verdict::Refuse(errno, refusal) if !writes(act) => {
+                // Where nothing would be written it is no matter of the tree: root's own right is what is missing.
+                let right = match act {
+                    _ if writes(act) => None,
+                    Act::Open { .. } => Some(capability::FOWNER),
+                    _ => Some(capability::DAC_OVERRIDE),
+                };
+                match self.denied(errno, object, rule, right) {
+                    Verdict::Refuse(errno, refusal) if right.is_some() => {
                         Verdict::Refuse(errno, Refusal { axis: Some(Axis::Privilege), ..refusal })
                     }
                     verdict => verdict,

@@ -66,7 +66,7 @@ fn is_same(object: &OwnedFd, named: &FileStat) -> bool {
 
 impl Looked<'_> {
     /// What a place leads to, or the kernel's errno for the way there.
-    pub(super) fn object(&self, place: &Place) -> Result<Result<OwnedFd, Errno>, Unread> {
+    pub(in crate::observe) fn object(&self, place: &Place) -> Result<Result<OwnedFd, Errno>, Unread> {
         let held = match self.caller.hold(place.base) {
             Err(Unread::Form) => return Ok(Err(Errno::EBADF)),
             held => held?,
