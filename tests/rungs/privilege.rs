@@ -76,7 +76,17 @@ pub fn cases(first: usize, setting: &Setting) -> Vec<Case> {
     }
     for (path, _, gives) in PROGRAMS {
         let id = first + cases.len();
-        let recorded = Recorded::call("privilege", "execve", path, "", "set-id");
+        let recorded = |errno| Recorded::call("privilege", "execve", path, errno, "set-id");
+        // A file's capabilities that the bounding set does not have are no programs' (capabilities(7)).
+        let all = match path {
+            path if path.ends_with("capable") => {
+                vec![
+                    recorded("").only_on([true, false, true, true]),
+                    recorded("EPERM").only_on([false, true, false, false]),
+                ]
+            }
+            _ => vec![recorded("")],
+        };
         cases.push(Case {
             id,
             what: format!("execve {path}"),
@@ -89,7 +99,7 @@ pub fn cases(first: usize, setting: &Setting) -> Vec<Case> {
                 }
                 _ => ByRung::Same("ok"),
             },
-            recorded: gives.then(|| recorded.about(&[])).into_iter().collect(),
+            recorded: all.iter().filter(|_| gives).map(|recorded| recorded.about(&[])).collect(),
         });
     }
     for who in PROCESSES {
