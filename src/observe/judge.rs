@@ -5,6 +5,7 @@
 
 mod file_capabilities;
 mod metadata;
+mod mounted;
 mod paths;
 mod reached;
 mod read_only;
@@ -40,6 +41,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use mounted::Mounted;
 
 /// What is answered.
 #[derive(Debug)]
@@ -86,6 +89,8 @@ pub struct Judge {
     pub names: bool,
     /// What is kept from being written where no mount does.
     pub barrier: Option<Arc<Barrier>>,
+    /// The mounts that stand in what the command may write.
+    pub mounted: Option<Arc<Mounted>>,
     /// The command's sockets, where they are made for it.
     pub sockets: Option<Arc<Sockets>>,
 }

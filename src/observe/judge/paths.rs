@@ -65,6 +65,11 @@ impl Looked<'_> {
         for place in places(act) {
             names.push(self.caller.name(place)?);
         }
+        if let Some(mounted) = &self.judge.mounted
+            && let Some(verdict) = self.by_mount(mounted, act, &names)?
+        {
+            return Ok(verdict);
+        }
         let mut expected = self.expected(act, &names);
         let too_long = names.iter().any(Name::is_too_long);
         if expected == Expected::Passes && !too_long && places(act).iter().all(|at| walk::is_plain(self.caller, at)) {
@@ -83,10 +88,17 @@ impl Looked<'_> {
             return Ok(Verdict::GoOn);
         }
         let mut found = Vec::new();
-        for name in &names {
+        for (name, place) in names.iter().zip(places(act)) {
             match walk::walk(self.caller, name) {
                 // The kernel says so too, whomever the links mean.
                 Err(Errno::ELOOP) => return Ok(Verdict::GoOn),
+                // The way leads through what only this process may follow.
+                Err(Errno::EACCES) => {
+                    self.caller.still_waits()?;
+                    let path = place.given.clone();
+                    let object = PathTarget { decisive: path.clone(), path, to: None, read_only: false, makes: false };
+                    return Ok(self.denied(Errno::EACCES, Target::Path(object), PERMISSION, None));
+                }
                 walked => found.push(walked.ok()),
             }
         }

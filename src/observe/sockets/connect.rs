@@ -86,11 +86,7 @@ impl Looked<'_> {
         }
         let note = self.note(sockets, &held, transport, super::rules::meant(to));
         if transport != Transport::Tcp {
-            let connect = move || {
-                let _alone = held.alone();
-                done(held.connect(&bytes))
-            };
-            return self.later(Later { note, ..Later::once(tid, connect) });
+            return self.later(Later { note, ..Later::once(tid, move || done(held.connect(&bytes))) });
         }
         let blocks = held.blocks();
         let on = Some((held.clone(), PollFlags::POLLOUT));
@@ -134,7 +130,7 @@ impl Looked<'_> {
             }
             // There is no room in who listens.
             Err(Errno::EAGAIN) if blocks => Outcome::Blocked,
-            Err(errno) => refused_or_failed(errno, refusal.as_ref()),
+            Err(errno) => refused_or_failed(errno, refusal.as_deref()),
         };
         Ok(self.later(Later { deadline, interruptible: true, ..Later::once(tid, attempt) }))
     }
@@ -214,9 +210,9 @@ impl Looked<'_> {
 }
 
 /// An abstract name that is refused is so by Landlock: nothing else gives EPERM there (unix(7)).
-pub(super) fn refused_or_failed(errno: Errno, refusal: Option<&Box<Refusal>>) -> Outcome {
+pub(super) fn refused_or_failed(errno: Errno, refusal: Option<&Refusal>) -> Outcome {
     match (errno, refusal) {
-        (Errno::EPERM, Some(refusal)) => Outcome::Refused(errno, refusal.clone()),
+        (Errno::EPERM, Some(refusal)) => Outcome::Refused(errno, Box::new(refusal.clone())),
         _ => Outcome::Failed(errno),
     }
 }
