@@ -29,6 +29,8 @@ mod common;
 mod files;
 #[path = "rungs/network.rs"]
 mod network;
+#[path = "rungs/places.rs"]
+mod places;
 #[path = "rungs/privilege.rs"]
 mod privilege;
 #[path = "rungs/programs.rs"]
@@ -70,7 +72,9 @@ impl Table {
         let mut cases = files::cases(&files);
         cases.extend(privilege::cases(cases.len(), &setting));
         cases.extend(network::cases(cases.len()));
-        Table { user, home: format!("/home/dev{user}"), files, cases }
+        let home = format!("/home/dev{user}");
+        cases.extend(places::cases(cases.len(), &home));
+        Table { user, home, files, cases }
     }
 
     /// Does it all on one rung, in a box of its own; and the acts for which this kernel has no call.
@@ -88,6 +92,7 @@ impl Table {
         }
         files::furnish(&fence, &self.files, self.user);
         privilege::furnish(&fence);
+        places::furnish(&fence, &self.home, self.user);
         // Any user may send echo requests (icmp(7)).
         common::as_root(&fence, "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range");
         let _outside = Outside::start(&fence);

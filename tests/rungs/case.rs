@@ -168,6 +168,12 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// About this object.
+    pub fn with_object(mut self, object: &str) -> Expected {
+        self.by_rung.iter_mut().flatten().for_each(|told| told.object = object.to_owned());
+        self
+    }
+
     /// With a number where an object says `OWN`.
     pub fn with_number(mut self, number: u32) -> Expected {
         let number = number.to_string();
