@@ -1,7 +1,7 @@
 //! Acts where the policy draws its lines: the command's home, its state directories, the workspace and what is for everyone.
 
 use crate::acts::line::{bare, fields};
-use crate::case::{ByRung, Case, Program, Recorded};
+use crate::case::{ByRung, Case, EVERYWHERE, OF_ROOT, Program, Recorded};
 use crate::common::{Fence, as_root};
 
 /// Call and words of each, where `HOME` is the command's home; its outcome.
@@ -40,7 +40,8 @@ const ACTS: &[(&str, &str, &str)] = &[
     ("open", "/dev/null 2 0", "ok"),
     ("open", "/etc/passwd 1 0", "EACCES"),
     ("open", "/etc/passwd 0 0", "ok"),
-    ("open", "/var/tmp/new 65 0600", "EROFS"),
+    ("open", "/usr/new 65 0600", "EROFS"),
+    ("open", "/etc/new 65 0600", "EROFS"),
 ];
 
 /// The acts, with numbers from `first` on.
@@ -49,9 +50,11 @@ pub fn cases(first: usize, home: &str) -> Vec<Case> {
         let (id, words) = (first + index, words.replace("HOME", home));
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let paths: Vec<&str> = words.iter().map(String::as_str).filter(|word| word.starts_with('/')).collect();
+        let by_user = paths.iter().any(|path| path.starts_with(home));
         // Who only asks is refused nothing.
-        let denied = *outcome == "EROFS" && *call != "access";
-        let recorded = Recorded::call("filesystem", call, "", outcome, "read-only").about(&[]);
+        let denied = matches!(*outcome, "EROFS" | "EACCES") && *call != "access";
+        let on = if by_user { EVERYWHERE } else { OF_ROOT };
+        let recorded = Recorded::call("filesystem", call, "", outcome, "read-only").only_on(on).about(&[]);
         Case {
             id,
             what: format!("{call} {}", words.join(" ")),
