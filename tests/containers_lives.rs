@@ -6,7 +6,7 @@ mod engine;
 mod living;
 
 use common::RINGFENCE;
-use engine::cell::{Brief, Cell, session};
+use engine::cell::{Brief, Cell, outcomes, session};
 use engine::images::{SESSION, Tree};
 use living::{Run, until};
 use ringfence::ledger::record::Outcome;
@@ -225,5 +225,51 @@ fn statuses_are_passed_on() {
             let verified = Said::from(engine.fence.world.output(verify));
             assert_eq!(verified.code, Some(0), "{name}: {verified}");
         }
+    }
+}
+
+/// What a user may do to every process of the same uid, and root to any, is refused for those outside of the run.
+#[test]
+fn other_processes_are_neither_read_nor_steered() {
+    const WAYS: [&str; 14] = [
+        "kill-1",
+        "mem",
+        "environ",
+        "fd/0",
+        "cwd/.",
+        "root/.",
+        "oom_score_adj",
+        "affinity-1",
+        "priority-1",
+        "scheduler-1",
+        "limits-1",
+        "io-priority-1",
+        "pidfd-1",
+        "trace-1",
+    ];
+    // Every descriptor of one's own can be opened again by its name in /proc, which is where /dev leads.
+    const AGAIN: &str =
+        "(echo 1 >/dev/stdout; echo 2 >/proc/self/fd/1) | cat; exec 3>/app/file; echo 3 >/dev/fd/3; cat /app/file";
+    let Some(engine) = engine::start() else { return };
+    engine.import(Tree::Debian);
+    let rootless = ["--user", "1000", "--security-opt", "seccomp=unconfined", "--workdir", "/app"];
+    let home = ["--env", "HOME=/home/me", "--tmpfs", "/home/me:uid=1000,mode=0700"];
+    let rootless = ("rootless", &[&rootless[..], &home].concat()[..]);
+    for (rung, docker) in RUNGS.into_iter().chain([rootless]) {
+        let cell = Cell { engine: &engine, tree: Tree::Debian, name: rung, docker, flags: &[] };
+        assert_eq!(cell.docker(&["--detach"], &[SESSION, "wait"]).code, Some(0));
+        let enter = |command: &[&str]| engine.docker(&[&["exec", rung], command].concat());
+        let live = enter(&[SESSION, "privilege"]);
+        let ended = cell.ended(enter(&cell.fenced(&[SESSION, "privilege"])));
+        let (before, seen) = (outcomes(&live.out), outcomes(&ended.said.out));
+        for way in WAYS {
+            let act = format!("privilege {way}");
+            assert_eq!(before.get(act.as_str()), Some(&"ok"), "{rung}: the attempt is live: {live}");
+            assert!(seen.get(act.as_str()).is_some_and(|outcome| *outcome != "ok"), "{rung}: {way}: {}", Brief(&ended));
+        }
+        assert_eq!(ended.start().rung, rung);
+        let again = [RINGFENCE, "run", "--ledger", "/ledger/again.jsonl", "--", "bash", "-c", AGAIN];
+        let said = enter(&again);
+        assert_eq!((said.code, said.out.as_str()), (Some(0), "1\n2\n3\n"), "{rung}: {said}");
     }
 }

@@ -20,6 +20,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -235,14 +236,38 @@ static void seize(const char *path) {
 
 static void privilege(void) {
     say("privilege", "setuid", setresuid(0, 0, 0));
-    say("privilege", "userns", unshare(CLONE_NEWUSER));
+    /* In a child, as what follows is to be tried with the capabilities that are there. */
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        say("privilege", "userns", unshare(CLONE_NEWUSER));
+        _exit(0);
+    }
+    waitpid(child, 0, 0);
     say("privilege", "mount", mount("none", "/tmp", "tmpfs", 0, 0));
     say("privilege", "kill-1", kill(1, SIGKILL));
     say("privilege", "trace-1", ptrace(PTRACE_ATTACH, 1, 0, 0));
     /* Its answer is 0 where every process is kept from it (kill(2) with -1): what lives on tells. */
     say("signal", "all", kill(-1, SIGKILL));
-    int fd = open("/proc/1/mem", O_RDONLY);
-    say("privilege", "memory-1", fd);
+    static const char *entries[] = {"mem", "environ", "fd/0", "cwd/.", "root/.", "oom_score_adj"};
+    for (unsigned at = 0; at < sizeof entries / sizeof *entries; at++) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/1/%s", entries[at]);
+        say("privilege", entries[at], open(path, at == 5 ? O_WRONLY : O_RDONLY | O_NONBLOCK));
+    }
+    /* What the kernel lets a user do to all processes of the same uid. */
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    struct rlimit limit = {.rlim_cur = 16, .rlim_max = 16};
+    struct sched_param idle = {0};
+    say("privilege", "affinity-1", sched_setaffinity(1, sizeof one, &one));
+    say("privilege", "priority-1", setpriority(PRIO_PROCESS, 1, 19));
+    say("privilege", "scheduler-1", sched_setscheduler(1, SCHED_IDLE, &idle));
+    say("privilege", "limits-1", prlimit(1, RLIMIT_NOFILE, &limit, 0));
+    say("privilege", "io-priority-1", syscall(SYS_ioprio_set, 1, 1, 3 << 13));
+    say("privilege", "pidfd-1", syscall(SYS_pidfd_send_signal, syscall(SYS_pidfd_open, 1, 0), SIGKILL, 0, 0));
+    say("privilege", "group-of-1", setpgid(1, getpgrp()));
 }
 
 /* Goes on once there is a file of that name. */

@@ -76,7 +76,9 @@ impl Looked<'_> {
             Err(Fault::Unread(unread)) => return Err(unread),
         };
         if !held.kind.is_inet() && messages.iter().all(|message| self.is_own(sockets, held.kind, &message.name)) {
-            return Ok(Verdict::Passes);
+            // Of one that the kernel will refuse it is told, as on every rung; with those before it sent, at the next call.
+            let first = messages.first().map_or(&[][..], |message| &message.name);
+            return Ok(self.refused_path(fd, first)?.unwrap_or(Verdict::Passes));
         }
         let mut ready = Vec::new();
         for message in messages {
