@@ -29,6 +29,8 @@ mod common;
 mod files;
 #[path = "rungs/network.rs"]
 mod network;
+#[path = "rungs/places.rs"]
+mod places;
 #[path = "rungs/privilege.rs"]
 mod privilege;
 #[path = "rungs/programs.rs"]
@@ -70,7 +72,9 @@ impl Table {
         let mut cases = files::cases(&files);
         cases.extend(privilege::cases(cases.len(), &setting));
         cases.extend(network::cases(cases.len()));
-        Table { user, home: format!("/home/dev{user}"), files, cases }
+        let home = format!("/home/dev{user}");
+        cases.extend(places::cases(cases.len(), &home));
+        Table { user, home, files, cases }
     }
 
     /// Does it all on one rung, in a box of its own; and the acts for which this kernel has no call.
@@ -88,6 +92,7 @@ impl Table {
         }
         files::furnish(&fence, &self.files, self.user);
         privilege::furnish(&fence);
+        places::furnish(&fence, &self.home, self.user);
         // Any user may send echo requests (icmp(7)).
         common::as_root(&fence, "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range");
         let _outside = Outside::start(&fence);
@@ -114,6 +119,7 @@ impl Table {
 fn told(denial: &Denial) -> Told {
     let object = &denial.object;
     let object = match (&object.path, &object.text, &object.host, object.addrs.first()) {
+        (Some(path), ..) if path.starts_with("/proc/") => without_numbers(path),
         (Some(path), ..) => object.to.iter().fold(path.clone(), |path, to| format!("{path} -> {to}")),
         // The numbers of ringfence's own processes differ from run to run.
         (None, Some(text), ..) if denial.rule == "trace" && text != "pid 1" => "pid N".to_owned(),
@@ -131,6 +137,12 @@ fn told(denial: &Denial) -> Told {
         errno: denial.errno.clone().or(status).unwrap_or_default(),
         rule: denial.rule.clone(),
     }
+}
+
+/// A path of a process's, whichever it is.
+fn without_numbers(path: &str) -> String {
+    let part = |part: &str| if part.parse::<u32>().is_ok() { "N".to_owned() } else { part.to_owned() };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
 /// Holds a run to the table; what is not as it says.

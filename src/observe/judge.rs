@@ -3,6 +3,7 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
+mod file_capabilities;
 mod metadata;
 mod mounted;
 mod paths;
@@ -30,11 +31,11 @@ use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
 use crate::policy::Axis;
 use crate::sys::notify::Notification;
+use file_capabilities::FileCapabilities;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::Pid;
-use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -361,24 +362,20 @@ impl<'a> Looked<'a> {
         let regular = walk::is(&stat, SFlag::S_IFREG);
         let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
             || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
-            || has_capabilities(&object);
+            || FileCapabilities::of(&object).is_some();
         // What it may not execute at all has no bits to be without effect.
         if !regular || !gives || !predict::is_executable(&name) {
             return Ok(Verdict::GoOn);
         }
+        let refused = self.refusal_of_program(&object);
         let object = target_of(path_of(object.as_fd()));
-        Ok(self.without_effect(object))
+        Ok(match self.without_effect(object) {
+            Verdict::GoOnRecorded(refusal) if refused.is_some() => {
+                Verdict::GoOnRecorded(Refusal { errno: refused.map(|errno| errno as i32), ..refusal })
+            }
+            verdict => verdict,
+        })
     }
-}
-
-fn has_capabilities(object: &OwnedFd) -> bool {
-    use crate::sys::call::{Argument, call};
-    use std::os::fd::AsRawFd;
-    let Ok(path) = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd())) else { return false };
-    // The size is asked for, and nothing is written.
-    let none =
-        [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
-    call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
 }
 
 fn target_of(path: Option<PathBuf>) -> Target {

@@ -31,9 +31,11 @@ pub enum Row {
     DevBox,
     /// Programs with file capabilities, which are not started where the bounding set lacks them (capabilities(7)).
     FileCapabilities,
+    /// Files of /proc, by which who has the caller's uid steers processes outside.
+    OneUid,
 }
 
-pub const ROWS: [Row; 8] = [
+pub const ROWS: [Row; 9] = [
     Row::Datagrams,
     Row::OwnAddress,
     Row::SocketOptions,
@@ -42,6 +44,7 @@ pub const ROWS: [Row; 8] = [
     Row::OwnNamespace,
     Row::DevBox,
     Row::FileCapabilities,
+    Row::OneUid,
 ];
 
 /// What an act gives: `ok`, an errno's name, or an HTTP status.
@@ -168,6 +171,12 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// About this object.
+    pub fn with_object(mut self, object: &str) -> Expected {
+        self.by_rung.iter_mut().flatten().for_each(|told| told.object = object.to_owned());
+        self
+    }
+
     /// With a number where an object says `OWN`.
     pub fn with_number(mut self, number: u32) -> Expected {
         let number = number.to_string();

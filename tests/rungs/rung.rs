@@ -37,7 +37,8 @@ impl Rung {
         matches!(self, Rung::Rootless | Rung::Bare)
     }
 
-    fn less(self, user: u32) -> Less {
+    /// What ringfence starts with there.
+    pub fn less(self, user: u32) -> Less {
         match self {
             Rung::Full => Less::new(),
             Rung::Container => Less::new().container(),
