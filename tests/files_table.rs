@@ -232,7 +232,7 @@ fn what_has_no_name_is_changed_as_with_mounts() {
             "memory-fchmod=ok",
             "pipe-fchmod=ok",
             "gone-fchmod=ok",
-            "far=ok",
+            "far-file=ok",
         ] {
             assert!(ours.lines().any(|said| said == line), "{line}: {ours}");
         }
@@ -273,4 +273,32 @@ fn requests_of_single_file_systems_change_nothing() {
     assert!(!ended.said.out.contains(" 7\n"), "{}", ended.said);
     let recorded: Vec<String> = ended.denials().into_iter().map(|denial| told(denial, "-")).collect();
     assert_eq!(recorded, ["filesystem notifier ioctl /opt/requests/kept ->  EROFS read-only"; 2]);
+}
+
+/// The observer looks for the command; what only the observer may follow leads the command nowhere.
+#[test]
+fn the_observers_own_directory_in_the_process_table_is_no_way() {
+    let script = "cd /; observer=$(awk '/^PPid/ { print $2 }' /proc/$PPID/status); mkdir /tmp/way; touch /tmp/way/file
+        for way in /proc/$$/cwd /proc/self/root /proc/$observer/cwd /proc/$observer/root /proc/$observer/task/$observer/cwd; do
+            for act in 'touch -d @1' 'chmod 600' 'truncate -s 0' 'mkdir' 'rm'; do
+                case \"$act\" in mkdir) at=$way/tmp/way/new;; rm) at=$way/tmp/way/gone; touch /tmp/way/gone;; *) at=$way/tmp/way/file;; esac
+                said=$($act $at 2>&1) && said=ok; rmdir /tmp/way/new 2>&-; echo \"${act%% *} $way ${said##*: }\"
+            done; done; chmod 600 /proc/$observer/fd/0 2>&1; cat /proc/$observer/comm";
+    let user = own_user();
+    let mut fence = Fence::new();
+    for rung in ["full", "container"] {
+        fence = fence.less(less(rung, user));
+        as_root(&fence, "rm -rf /tmp/way");
+        let (command, ledger) = command(&fence, "restricted", rung, user, &["bash", "-c", script]);
+        let ended = fence.ended(fence.output(command), ledger);
+        let (mut own, mut observers) = (0, 0);
+        for line in ended.said.out.lines().take(25) {
+            let of_itself = line.contains("/proc/self/") || line.split('/').nth(2) == ended.said.out.split('/').nth(2);
+            let expected = if of_itself { " ok" } else { " Permission denied" };
+            assert!(line.ends_with(expected), "{rung} {line}: {}", ended.said);
+            *(if of_itself { &mut own } else { &mut observers }) += 1;
+        }
+        assert_eq!((own, observers), (10, 15), "{}", ended.said);
+        assert!(ended.said.out.contains("fd/0': Permission denied\nringfence"), "{}", ended.said);
+    }
 }

@@ -82,6 +82,18 @@ fn no_way_leads_to_another_content_of_what_is_protected() {
         assert!(refused.contains(&"EROFS"), "{path}: {ended}");
     }
     assert_eq!(ended.value(".envrc-write"), "EROFS", "{ended}");
+    // However the kernel calls it: each of these would have gone through without the mounts.
+    for path in [".envrc", ".git/config", ".bashrc"] {
+        let path = format!("{PROJECT}/{path}");
+        let of_path = |operation: &str, errno: &str| {
+            ended.denials().into_iter().any(|d| {
+                let named = d.object.path.as_deref() == Some(&path) || d.object.to.as_deref() == Some(&path);
+                named && d.operation == operation && d.errno.as_deref() == Some(errno)
+            })
+        };
+        let replaced = if path.contains(".git") { "EXDEV" } else { "EBUSY" };
+        assert!(of_path("rename", replaced) && of_path("unlink", "EBUSY"), "{path}: {ended}");
+    }
     let told = |path: &str| {
         let path = format!("{PROJECT}/{path}");
         ended

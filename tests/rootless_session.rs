@@ -127,7 +127,7 @@ fn the_sessions_sockets_are_out_of_reach_unless_named() {
 #[test]
 fn a_socket_that_the_session_makes_later_is_out_of_reach_too() {
     let dev = Dev::new();
-    let mut session = Session::start(&dev, &["/run/user/1000/first", "/tmp/tmux-1000/first"]);
+    let mut session = Session::start(&dev, &["/run/user/1000/first"]);
     let mut run = dev
         .live(&[], &format!("echo started; read -r line; {}", ask(&["/run/user/1000/later", "/tmp/tmux-1000/later"])));
     assert_eq!(run.line(), "started");
@@ -140,6 +140,18 @@ fn a_socket_that_the_session_makes_later_is_out_of_reach_too() {
     for path in ["/run/user/1000/later", "/tmp/tmux-1000/later"] {
         assert_eq!(value(&said, path), "EACCES", "{said}");
     }
+}
+
+#[test]
+fn what_stands_for_a_multiplexers_directory_goes_with_the_run_and_stays_where_it_is_used() {
+    let dev = Dev::new();
+    let listed = || dev.said("ls -d /tmp/tmux-1000 /tmp/emacs1000 /tmp/tmux-1000/*").out;
+    let mut run = dev.live(&[], "echo started; read -r line || :");
+    assert_eq!((run.line().as_str(), listed().as_str()), ("started", "/tmp/emacs1000\n/tmp/tmux-1000\n"));
+    assert_eq!(dev.must("stat -c %a:%u /tmp/tmux-1000"), "700:1000\n", "as tmux wants it");
+    let _session = Session::start(&dev, &["/tmp/tmux-1000/default"]);
+    assert_eq!(run.end().code, Some(0));
+    assert_eq!(listed(), "/tmp/tmux-1000\n/tmp/tmux-1000/default\n");
 }
 
 #[test]

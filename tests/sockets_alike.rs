@@ -26,6 +26,11 @@ fn assert_alike(rung: &str, threads: &str) {
     let ended = run_on(&fence, rung, &[], &script);
     let made = outcomes(&ended.said.out);
     let differ: Vec<_> = plain.iter().filter(|(act, outcome)| made.get(*act) != Some(*outcome)).collect();
+    // Which of several threads a signal to their process is for the kernel does not tell: beyond a second it ends the wait.
+    let ended_by_signal = ("goes_on_after_a_signal", "EINTR");
+    let several =
+        |act: &str| !threads.is_empty() && made.get(act).map(|said| (act, said.as_str())) == Some(ended_by_signal);
+    let differ: Vec<_> = differ.into_iter().filter(|(act, _)| !several(act)).collect();
     let instead: Vec<_> = differ.iter().map(|(act, _)| (act, made.get(*act))).collect();
     assert!(differ.is_empty(), "{rung} {threads}: {differ:#?}\nbut\n{instead:#?}\n{ended}");
 }

@@ -6,9 +6,10 @@ mod beside;
 mod common;
 
 use common::{Ended, Fence, own_user};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
-use world::Said;
+use world::{Less, Said};
 
 const SCRIPT: &str = "/usr/local/lib/tools.sh";
 
@@ -29,12 +30,18 @@ fn fence() -> Fence {
 }
 
 /// Starts `bash -c SCRIPT` under ringfence, gives its first line to `beside`, and then lets it go on.
-fn run(fence: &Fence, user: u32, script: &str, beside: impl FnOnce(&str) -> Option<Said>) -> (Ended, Option<Said>) {
+fn run(
+    fence: &Fence,
+    rung: &str,
+    user: u32,
+    script: &str,
+    beside: impl FnOnce(&str) -> Option<Said>,
+) -> (Ended, Option<Said>) {
     let id = format!("{user}:{user}");
-    let flags = ["--policy", "nist-high", "--user", &id];
+    let flags = ["--policy", "nist-high", "--rung", rung, "--user", &id];
     let (mut command, ledger) = fence.command(&flags, &["bash", "-c", &format!("echo $$; read line; {script}")]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = fence.world.spawn(command).expect("ringfence starts");
+    let mut child = fence.start(command);
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut pid = String::new();
     out.read_line(&mut pid).expect("a line");
@@ -64,22 +71,48 @@ fn timeless(text: &str) -> String {
     lines.join("\n")
 }
 
-#[test]
-fn tools_say_and_leave_the_same_with_and_without_the_notifier() {
-    let user = own_user();
-    let (with, _) = run(&fence(), user, &format!("exec bash {SCRIPT}"), |_| None);
-    let other = fence();
-    let (held, without) =
-        run(&other, user, "true", |pid| Some(Said::from(other.world.output(beside::bash(&other, pid, user, SCRIPT)))));
-    let without = without.expect("it ran");
-    assert!(with.said.out.ends_with("end\n") && without.out.ends_with("end\n"), "{with}{without}");
-    let (seen, expected) = (timeless(&with.said.out), timeless(&without.out));
+fn assert_alike(one: &str, seen: &str, other: &str, expected: &str) {
     let differs = seen.lines().zip(expected.lines()).position(|(a, b)| a != b);
     if let Some(at) = differs {
         let around = |text: &str| text.lines().skip(at.saturating_sub(6)).take(12).collect::<Vec<_>>().join("\n");
-        panic!("with the notifier:\n{}\n\nwithout:\n{}", around(&seen), around(&expected));
+        panic!("{one}:\n{}\n\n{other}:\n{}", around(seen), around(expected));
     }
     assert_eq!(seen.lines().count(), expected.lines().count());
+}
+
+#[test]
+fn tools_say_and_leave_the_same_with_and_without_mounts() {
+    let user = own_user();
+    let (mount, _) = run(&fence(), "full", user, &format!("exec bash {SCRIPT}"), |_| None);
+    let contained = fence().less(Less::new().container());
+    let (without, _) = run(&contained, "container", user, &format!("exec bash {SCRIPT}"), |_| None);
+    assert!(mount.said.out.ends_with("end\n") && without.said.out.ends_with("end\n"), "{mount}{without}");
+    let (seen, expected) = (timeless(&without.said.out), timeless(&mount.said.out));
+    assert_alike("without mounts", &seen, "with them", &expected);
+    assert_eq!(without.said.err, mount.said.err);
+    assert!(without.seal().complete, "{without}");
+    let of_files = |ended: &Ended| {
+        let files = ended.denials().into_iter().filter(|denial| denial.axis.name() == "filesystem");
+        files.map(|denial| format!("{} {:?} {:?}", denial.operation, denial.object.path, denial.errno)).collect()
+    };
+    let [seen, expected]: [BTreeSet<String>; 2] = [of_files(&without), of_files(&mount)];
+    let random = |told: &&&String| !told.contains("tmp") && !told.contains("/sed") && !told.contains("pip-");
+    let differ: Vec<_> = seen.symmetric_difference(&expected).filter(|told| random(&told)).collect();
+    assert!(differ.is_empty() && seen.len() > 25, "{differ:#?}");
+}
+
+#[test]
+fn tools_say_and_leave_the_same_with_and_without_the_notifier() {
+    let user = own_user();
+    let (with, _) = run(&fence(), "full", user, &format!("exec bash {SCRIPT}"), |_| None);
+    let other = fence();
+    let (held, without) = run(&other, "full", user, "true", |pid| {
+        Some(Said::from(other.world.output(beside::bash(&other, pid, user, SCRIPT))))
+    });
+    let without = without.expect("it ran");
+    assert!(with.said.out.ends_with("end\n") && without.out.ends_with("end\n"), "{with}{without}");
+    let (seen, expected) = (timeless(&with.said.out), timeless(&without.out));
+    assert_alike("with the notifier", &seen, "without", &expected);
     assert_eq!(with.said.err, without.err);
     // Live: refusals there were, of each tool, and with the notifier they are on record.
     let refused = |text: &str| text.matches("Read-only file system").count() + text.matches("EROFS").count();

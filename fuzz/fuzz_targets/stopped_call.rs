@@ -84,7 +84,7 @@ fn check(place: &Place) {
 
 fn check_act(act: &Act) {
     match act {
-        Act::Open { at, .. } | Act::Remove(at, _) | Act::Execute(at) => check(at),
+        Act::Open { at, .. } | Act::Remove(at, _) | Act::Access(at, _) | Act::Execute(at) => check(at),
         Act::Make(at, made) => {
             check(at);
             if let Made::Symlink(target) = made {

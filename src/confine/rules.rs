@@ -4,6 +4,7 @@
 use crate::mutation;
 use crate::plan::means::Terms;
 use crate::policy::{Axis, Posture};
+use crate::sys::capability::{NET_RAW, SYS_ADMIN};
 use nix::libc;
 
 /// A look at one register argument.
@@ -63,6 +64,8 @@ pub struct Rule {
     pub axis: Option<Axis>,
     /// Its name in records.
     pub name: &'static str,
+    /// The capability without which the kernel refuses it by itself: to a caller that never had it, it is no denial.
+    pub capability: Option<u32>,
 }
 
 impl Rule {
@@ -129,7 +132,23 @@ impl Rules {
         name: &'static str,
     ) {
         for call in calls {
-            self.0.push(Rule { call, conditions: conditions.to_vec(), errno, axis, name });
+            self.0.push(Rule { call, conditions: conditions.to_vec(), errno, axis, name, capability: None });
+        }
+    }
+
+    /// The same of what takes a capability.
+    fn refuse_capable(
+        &mut self,
+        calls: &[&'static str],
+        conditions: &[Condition],
+        axis: Axis,
+        name: &'static str,
+        capability: u32,
+    ) {
+        let errno = libc::EPERM;
+        for call in calls {
+            let (conditions, axis, capability) = (conditions.to_vec(), Some(axis), Some(capability));
+            self.0.push(Rule { call, conditions, errno, axis, name, capability });
         }
     }
 }
@@ -153,14 +172,10 @@ pub fn rules(terms: &Terms) -> Vec<Rule> {
             rules.refuse(ABSENT, &[], libc::ENOSYS, None, "absent");
         }
         if !mutation::left_out("mount-calls") {
-            rules.refuse(MOUNTS, &[], libc::EPERM, of_privilege, "mount");
+            rules.refuse_capable(MOUNTS, &[], Axis::Privilege, "mount", SYS_ADMIN);
         }
-        // One rule a flag: any of them set is a refusal.
-        let flags = (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & flag != 0);
-        for flag in flags.filter(|_| !mutation::left_out("namespaces")) {
-            // In clone's flags the low byte is the exit signal, so the time namespace cannot be asked for there.
-            let calls: &[&'static str] = if flag == CLONE_NEWTIME { &["unshare"] } else { &["unshare", "clone"] };
-            rules.refuse(calls, &[Condition::has(0, flag)], libc::EPERM, of_privilege, "namespaces");
+        if !mutation::left_out("namespaces") {
+            namespaces(&mut rules);
         }
     }
     if network > Posture::Open {
@@ -180,16 +195,31 @@ pub fn rules(terms: &Terms) -> Vec<Rule> {
     rules.0
 }
 
+/// Refuses new namespaces: one rule a flag, any of them set is a refusal. By a user namespace, which is told of first, any
+/// user may have the others too.
+fn namespaces(rules: &mut Rules) {
+    let user = libc::CLONE_NEWUSER as u64;
+    rules.refuse(&["unshare", "clone"], &[Condition::has(0, user)], libc::EPERM, Some(Axis::Privilege), "namespaces");
+    let others = (0..u64::BITS).map(|bit| 1u64 << bit).filter(|flag| NAMESPACES & !user & flag != 0);
+    for flag in others {
+        // In clone's flags the low byte is the exit signal, so the time namespace cannot be asked for there.
+        let calls: &[&'static str] = if flag == CLONE_NEWTIME { &["unshare"] } else { &["unshare", "clone"] };
+        rules.refuse_capable(calls, &[Condition::has(0, flag)], Axis::Privilege, "namespaces", SYS_ADMIN);
+    }
+}
+
 /// Refuses every family but [`FAMILIES`]: the number is compared as 32 bits, as the kernel reads it.
 fn other_families(rules: &mut Rules) {
     let calls = ["socket", "socketpair"];
     let refuse = |rules: &mut Rules, condition, axis| {
         rules.refuse(&calls, &[condition], libc::EPERM, Some(axis), "socket-family");
     };
-    for family in (0..=AF_TRIED).filter(|family| !FAMILIES.contains(family)) {
-        // Packet sockets are what NET_RAW is for; of the others every user may open some.
-        let axis = if family == libc::AF_PACKET { Axis::Privilege } else { Axis::Network };
-        refuse(rules, Condition::equals(0, family as u64), axis);
+    // Packet sockets are what NET_RAW is for; of the others every user may open some.
+    let packet = Condition::equals(0, libc::AF_PACKET as u64);
+    rules.refuse_capable(&calls, &[packet], Axis::Privilege, "socket-family", NET_RAW);
+    let others = (0..=AF_TRIED).filter(|family| !FAMILIES.contains(family) && *family != libc::AF_PACKET);
+    for family in others {
+        refuse(rules, Condition::equals(0, family as u64), Axis::Network);
     }
     // Above the last number tried, any bit of the higher ones is enough.
     for bit in (AF_TRIED + 1).trailing_zeros()..u32::BITS {

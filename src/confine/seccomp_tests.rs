@@ -205,6 +205,48 @@ fn without_a_listener_what_needs_one_is_refused() {
 }
 
 #[test]
+fn where_sockets_are_made_no_call_by_which_one_is_used_is_left_to_the_kernel() {
+    let terms = Terms { means: Means::CONTAINER, ..Terms::full(Posture::Locked, Posture::Restricted) };
+    let (rules, watched) = (rules(&terms), watched(&terms, IDS));
+    let heard = program_with_listener(&rules, &watched, &BOTH).unwrap();
+    assert!(heard.len() / INSTRUCTION < LONGEST, "{}", heard.len() / INSTRUCTION);
+    let alone = super::program(&rules, &watched, &BOTH).unwrap();
+    let [family, stream, address] = [libc::AF_INET, libc::SOCK_STREAM, 4096].map(|number| number as u64);
+    let calls = [
+        (libc::SYS_socket, 359, [family, stream, 0, 0, 0, 0]),
+        (libc::SYS_socket, 359, [libc::AF_UNIX as u64, stream, 0, 0, 0, 0]),
+        (libc::SYS_socket, 359, [libc::AF_NETLINK as u64, stream, 0, 0, 0, 0]),
+        (libc::SYS_bind, 361, [3, address, 16, 0, 0, 0]),
+        (libc::SYS_connect, 362, [3, address, 16, 0, 0, 0]),
+        (libc::SYS_listen, 363, [3, 1, 0, 0, 0, 0]),
+        (libc::SYS_sendto, 369, [3, address, 1, 0, address, 16]),
+        (libc::SYS_sendmsg, 370, [3, address, 0, 0, 0, 0]),
+        (libc::SYS_sendmmsg, 345, [3, address, 1, 0, 0, 0]),
+    ];
+    for (native, i386, arguments) in calls {
+        let both = |program: &[u8]| {
+            let foreign = verdict_of(program, Table::I386.audit_arch(), i386, arguments);
+            [verdict(program, native, arguments), foreign]
+        };
+        assert_eq!(both(&heard), [NOTIFY; 2], "{native} {arguments:?}");
+        assert_eq!(both(&alone), [errno(libc::EPERM); 2], "{native} {arguments:?}");
+    }
+    let socketcall = |number: u64| verdict_of(&heard, Table::I386.audit_arch(), 102, [number, address, 0, 0, 0, 0]);
+    let noticed: Vec<u64> = (1..=20).filter(|number| socketcall(*number) == NOTIFY).collect();
+    assert_eq!(noticed, [1, 2, 3, 4, 8, 11, 14, 16, 20]);
+    // What has no address, and what options do not lead away.
+    assert_eq!(verdict(&heard, libc::SYS_sendto, [3, address, 1, 0, 0, 0]), libc::SECCOMP_RET_ALLOW);
+    let option =
+        |level: i32, option: i32| verdict(&heard, libc::SYS_setsockopt, [3, level as u64, option as u64, 0, 0, 0]);
+    assert_eq!(option(libc::SOL_SOCKET, libc::SO_REUSEADDR), libc::SECCOMP_RET_ALLOW);
+    for (level, number) in [(libc::SOL_SOCKET, libc::SO_BINDTODEVICE), (libc::SOL_SOCKET, 62), (libc::IPPROTO_TCP, 30)]
+    {
+        assert_eq!(option(level, number), NOTIFY, "{level} {number}");
+    }
+    assert_eq!(option(libc::SOL_SOCKET, 60), errno(libc::EOPNOTSUPP));
+}
+
+#[test]
 fn every_posture_has_a_program() {
     let bare = program(Posture::Restricted, Posture::Open).unwrap();
     let full = program(Posture::Locked, Posture::Restricted).unwrap();

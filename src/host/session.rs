@@ -11,18 +11,15 @@ use std::path::{Path, PathBuf};
 
 /// Directories of sockets, wherever the session has them: what is put into one later is out of reach as well. `{uid}` and
 /// `~` are filled in.
-const DIRECTORIES: [&str; 14] = [
+const DIRECTORIES: [&str; 11] = [
     // The session's bus, its agents, its display and sound servers, its container engine, its editors' command lines.
     "/run/user/{uid}",
     "/tmp/.X11-unix",
     "/tmp/.ICE-unix",
     "/tmp/.font-unix",
-    // Multiplexers: whoever reaches one types into its terminals.
-    "/tmp/tmux-{uid}",
-    "/run/screen/S-{uid}",
+    // A multiplexer: whoever reaches it types into its terminals.
     "/run/screen",
     "/tmp/screens",
-    "/tmp/emacs{uid}",
     // Engines and agents of the user's own.
     "~/.docker/run",
     "~/.docker/desktop",
@@ -30,6 +27,10 @@ const DIRECTORIES: [&str; 14] = [
     "~/.colima",
     "~/.rd",
 ];
+
+/// The same for those that the session's programs make when they start, which may be after the command: who reaches one types
+/// into terminals, or has an editor run what it is sent.
+const AWAITED: [&str; 2] = ["/tmp/tmux-{uid}", "/tmp/emacs{uid}"];
 
 /// Variables that name a socket, by its path or by a URL with one.
 const NAMING: [&str; 9] = [
@@ -77,6 +78,8 @@ pub struct Session {
     pub directory: PathBuf,
     /// Sockets, and directories of them.
     pub sockets: Vec<PathBuf>,
+    /// Directories of sockets that are missing so far.
+    pub awaited: Vec<PathBuf>,
     /// Credentials.
     pub credentials: Vec<PathBuf>,
     /// What is at each path that the policy names as a socket: the socket, or why there is none.
@@ -91,14 +94,19 @@ pub fn look(policy: &Policy, identity: &Identity, environment: impl Iterator<Ite
         None => PathBuf::from(path.replace("{uid}", &uid.to_string())),
     };
     let mut places: Vec<PathBuf> = DIRECTORIES.iter().map(|path| home(path)).collect();
+    let mut awaited: Vec<PathBuf> = AWAITED.iter().map(|path| home(path)).collect();
     for (name, value) in environment {
         let value = value.to_string_lossy();
         if name == "XDG_RUNTIME_DIR" {
             places.push(PathBuf::from(&*value));
+        } else if name == "TMUX_TMPDIR" {
+            awaited.push(Path::new(&*value).join(format!("tmux-{uid}")));
         } else if NAMING.iter().any(|known| name == *known) {
             places.extend(named_by(&value));
         }
     }
+    let (there, awaited) = awaited.into_iter().partition::<Vec<_>, _>(|path| path.exists());
+    places.extend(there);
     let mut found: BTreeSet<PathBuf> = places.iter().filter_map(|path| path.canonicalize().ok()).collect();
     found.extend(sockets::control());
     // Whatever else of the machine's is bound to a path and lets this user in.
@@ -118,7 +126,7 @@ pub fn look(policy: &Policy, identity: &Identity, environment: impl Iterator<Ite
         (path, real)
     });
     let directory = std::env::current_dir().unwrap_or_default();
-    Session { directory, sockets: found.into_iter().collect(), credentials, named: named.collect() }
+    Session { directory, awaited, sockets: found.into_iter().collect(), credentials, named: named.collect() }
 }
 
 /// The path in a variable's value: the value itself, `unix:path=PATH,…`, `unix:///PATH`, or `PATH,…` of TMUX.

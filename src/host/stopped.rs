@@ -137,7 +137,14 @@ fn load() -> Result<RawFd, String> {
     set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))?;
     // Where there are none nothing depends on them here: they are a fact of their own.
     drop(restrict_scopes(false, false));
-    let rule = Rule { call: CALL, conditions: Vec::new(), errno: 0, axis: Some(Axis::Privilege), name: "trial" };
+    let rule = Rule {
+        call: CALL,
+        conditions: Vec::new(),
+        errno: 0,
+        axis: Some(Axis::Privilege),
+        name: "trial",
+        capability: None,
+    };
     let program = program_with_listener(&[rule], &[], &[Table::Native]).map_err(|error| error.to_string())?;
     notify::load_seccomp_with_listener(&program).map_err(|errno| match errno {
         Errno::EBUSY => "seccomp: EBUSY: another listener is in this process's filter chain".into(),

@@ -1,13 +1,15 @@
 //! What a run on an ordinary user's machine does to disk, and undoes: see [`super::protect`] and [`super::placeholders`].
 
 use super::mounts::MountPlan;
-use super::placeholders::{Placeholders, sweep};
+use super::placeholders::{Placeholders, Wanted, sweep};
+use super::protect::Found;
 use super::{InstallError, Installation, protect};
 use crate::host::real_path;
+use crate::host::session::Session;
 use crate::ledger::{LedgerTarget, RunId};
 use crate::plan::Plan;
 use crate::policy::Posture;
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, access, geteuid};
 use std::path::PathBuf;
 
 impl Installation {
@@ -16,19 +18,31 @@ impl Installation {
         &mut self,
         run: &str,
         plan: &Plan,
+        session: &Session,
         view: Option<&mut MountPlan>,
     ) -> Result<(), InstallError> {
         let (Some(view), Some(identity), true) = (view, &plan.identity, plan.rung.means().own_namespaces) else {
             return Ok(());
         };
-        if plan.policy.filesystem.posture == Posture::Open {
-            return Ok(());
-        }
         let home = real_path(&identity.home);
         let workspace = plan.policy.filesystem.workspace.as_ref().map(|path| real_path(&path.resolve(&identity.home)));
-        let found = protect::find(&plan.policy, workspace.as_deref(), &home, view)?;
-        if !found.missing.is_empty() || !found.present.is_empty() {
-            let placeholders = Placeholders::put_up(&state_directory()?, run, &found.missing, &found.present)?;
+        let found = match plan.policy.filesystem.posture {
+            Posture::Open => Found::default(),
+            _ => protect::find(&plan.policy, workspace.as_deref(), &home, view)?,
+        };
+        // Where the caller may not make one, no program of the caller's will.
+        let makeable = |path: &&PathBuf| path.parent().is_some_and(|above| access(above, AccessFlags::W_OK).is_ok());
+        let awaited: Vec<PathBuf> = session.awaited.iter().filter(makeable).map(|path| real_path(path)).collect();
+        let missing: Vec<Wanted> = awaited
+            .iter()
+            .map(|path| Wanted { path: path.clone(), content: None })
+            .chain(found.missing.clone())
+            .collect();
+        if !missing.is_empty() || !found.present.is_empty() {
+            // Another run's may be among those that are there.
+            let present: Vec<PathBuf> = found.present.iter().chain(&session.sockets).cloned().collect();
+            let placeholders = Placeholders::put_up(&state_directory()?, run, &missing, &present)?;
+            awaited.iter().for_each(|path| view.mask(path));
             view.mask(&real_path(placeholders.place()));
             self.placeholders = Some(placeholders);
         }

@@ -31,7 +31,7 @@ use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
-use crate::observe::process::ObserverSpec;
+use crate::observe::process::{Mounted, ObserverSpec};
 use crate::plan::Plan;
 use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
@@ -300,7 +300,7 @@ impl Installation {
     ) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
         let mut mounts = plan.mounts.clone();
-        self.protect_from_later(run, plan, mounts.as_mut())?;
+        self.protect_from_later(run, plan, &facts.session, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
             file.target = real_path(&file.target);
@@ -321,6 +321,7 @@ impl Installation {
             calls,
             ids: identity.into(),
             unnoted: unnoted(plan, proxy),
+            mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
             view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
             sockets: sockets(run, plan, proxy),
         });

@@ -37,6 +37,41 @@ pub fn furnish() -> Result<(), NetnsError> {
     Ok(())
 }
 
+/// What the host's network namespace leaves to a user without capabilities (ip-sysctl), who is to find it in a new one too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    gid: u32,
+    /// Whether the group may send echo requests (icmp(7)).
+    echo: bool,
+    /// The lowest port that it may bind, where one is told.
+    lowest_port: Option<u16>,
+}
+
+const ECHO_GROUPS: &str = "/proc/sys/net/ipv4/ping_group_range";
+const LOWEST_PORT: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+
+impl Left {
+    /// Of the calling thread's network namespace, to a user of this group.
+    pub fn to(gid: u32) -> Left {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let groups: Vec<u32> = read(ECHO_GROUPS).split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let echo = matches!(groups[..], [first, last] if (first..=last).contains(&gid));
+        Left { gid, echo, lowest_port: read(LOWEST_PORT).trim().parse().ok() }
+    }
+
+    /// Leaves as much of the calling thread's network namespace. Where its settings cannot be written it is less, and the
+    /// kernel says EACCES to who asks for it.
+    pub fn leave(&self) {
+        let echo = self.echo.then(|| (ECHO_GROUPS, format!("{0} {0}", self.gid)));
+        let port = self.lowest_port.map(|port| (LOWEST_PORT, port.to_string()));
+        for (path, text) in echo.into_iter().chain(port) {
+            match std::fs::write(path, text) {
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+}
+
 /// Whether `lo` has got its address, which it gets when it comes up unless IPv6 is off.
 fn has_ipv6() -> bool {
     std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()

@@ -219,8 +219,8 @@ const MODE: Mode = Mode::S_IRUSR.union(Mode::S_IRGRP).union(Mode::S_IROTH);
 fn make(wanted: &Wanted) -> Result<(), PlaceholderError> {
     let path = &wanted.path;
     let Some(content) = wanted.content else {
-        let mode = Mode::S_IRWXU | Mode::S_IRGRP | Mode::S_IXGRP | Mode::S_IROTH | Mode::S_IXOTH;
-        return match mkdirat(AT_FDCWD, path, mode) {
+        // As programs want a directory to be that they put sockets into.
+        return match mkdirat(AT_FDCWD, path, Mode::S_IRWXU) {
             // Another run has made it meanwhile, and this one counts on it too.
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(errno) => Err(failed("mkdirat", path)(errno)),

@@ -179,12 +179,14 @@ impl Inside {
     fn make(network: Option<Ipv4Addr>) -> Result<Inside, RootlessError> {
         // One that is not dumpable does not own its files in /proc, the mappings among them (proc(5)).
         set_dumpable(true).map_err(failed("prctl PR_SET_DUMPABLE"))?;
+        let left = netns::Left::to(getegid().as_raw());
         enter_user_namespace(geteuid(), getegid())?;
         unshare(CloneFlags::CLONE_NEWIPC).map_err(failed("unshare IPC"))?;
         let mut descriptors = vec![open("/proc/self/ns/user")?, open("/proc/self/ns/ipc")?];
         let Some(proxies) = network else { return Ok(Inside { descriptors, own_addresses: Vec::new() }) };
         unshare(CloneFlags::CLONE_NEWNET).map_err(failed("unshare network"))?;
         netns::furnish()?;
+        left.leave();
         descriptors.push(open("/proc/self/ns/net")?);
         descriptors.push(TcpListener::bind((proxies, 0)).map_err(failed("bind the proxy's address"))?.into());
         let mut monitor = Socket::new(NETLINK_SOCK_DIAG).map_err(failed("socket NETLINK_SOCK_DIAG"))?;

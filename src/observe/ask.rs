@@ -133,9 +133,14 @@ pub fn reach(name: &Name) -> Answer {
 
 /// An act on names that are there; of a descriptor's own file if `own`.
 pub fn link(from: &Name, own: bool, to: &Name) -> Answer {
+    answer(linked(from, own, to))
+}
+
+/// [`link`], with whatever the kernel says.
+pub fn linked(from: &Name, own: bool, to: &Name) -> Result<i64, Errno> {
     let to = Argument::Text(&to.text);
     let object = if own { super::walk::pin(from).map(Some) } else { Ok(None) };
-    answer(object.and_then(|object| match &object {
+    object.and_then(|object| match &object {
         Some(object) => {
             let flags = number(libc::AT_EMPTY_PATH);
             call(libc::SYS_linkat, [Argument::Fd(object.as_fd()), Argument::Text(c""), HERE, to, flags])
@@ -144,24 +149,38 @@ pub fn link(from: &Name, own: bool, to: &Name) -> Answer {
             let flags = number(if from.follow { libc::AT_SYMLINK_FOLLOW } else { 0 });
             call(libc::SYS_linkat, [HERE, Argument::Text(&from.text), HERE, to, flags])
         }
-    }))
+    })
 }
 
 /// rename(2).
 pub fn rename(from: &Name, to: &Name, flags: u32) -> Answer {
+    answer(renamed(from, to, flags))
+}
+
+/// [`rename`], with whatever the kernel says.
+pub fn renamed(from: &Name, to: &Name, flags: u32) -> Result<i64, Errno> {
     let [old, new] = [from, to].map(|name| Argument::Text(&name.text));
-    answer(call(libc::SYS_renameat2, [HERE, old, HERE, new, number(flags)]))
+    call(libc::SYS_renameat2, [HERE, old, HERE, new, number(flags)])
 }
 
 /// unlink(2), rmdir(2).
 pub fn remove(name: &Name, directory: bool) -> Answer {
+    answer(removed(name, directory))
+}
+
+/// [`remove`], with whatever the kernel says.
+pub fn removed(name: &Name, directory: bool) -> Result<i64, Errno> {
     let flags = number(if directory { libc::AT_REMOVEDIR } else { 0 });
-    answer(call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), flags]))
+    call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), flags])
 }
 
 /// A change of a file.
 pub fn change(name: &Name, change: &Change) -> Answer {
-    answer(changed(name, change))
+    answer(match (changed(name, change), change) {
+        // An id that has no number in the user namespace (user_namespaces(7)) is another's, and not to be given to.
+        (Err(Errno::EINVAL), Change::Owner(..)) => Err(Errno::EPERM),
+        (outcome, _) => outcome,
+    })
 }
 
 /// [`change`], with whatever the kernel says.

@@ -3,7 +3,9 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
+mod file_capabilities;
 mod metadata;
+mod mounted;
 mod paths;
 mod reached;
 mod read_only;
@@ -29,16 +31,18 @@ use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
 use crate::policy::Axis;
 use crate::sys::notify::Notification;
+use file_capabilities::FileCapabilities;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::Pid;
-use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+pub use mounted::Mounted;
 
 /// What is answered.
 #[derive(Debug)]
@@ -85,6 +89,8 @@ pub struct Judge {
     pub names: bool,
     /// What is kept from being written where no mount does.
     pub barrier: Option<Arc<Barrier>>,
+    /// The mounts that stand in what the command may write.
+    pub mounted: Option<Arc<Mounted>>,
     /// The command's sockets, where they are made for it.
     pub sockets: Option<Arc<Sockets>>,
 }
@@ -174,7 +180,7 @@ impl Judge {
         let Some(axis) = rule.axis else { return Verdict::RefuseSilently(errno) };
         let object = Target::Text(super::describe::registers(rule.call, arguments));
         let refusal = self.refusal(rule.call, errno, object, rule.name, tid);
-        Verdict::Refuse(errno, Refusal { axis: Some(axis), ..refusal })
+        Verdict::Refuse(errno, Refusal { axis: Some(axis), capability: rule.capability, ..refusal })
     }
 
     /// What is refused for the entry by which it was made.
@@ -356,24 +362,20 @@ impl<'a> Looked<'a> {
         let regular = walk::is(&stat, SFlag::S_IFREG);
         let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
             || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
-            || has_capabilities(&object);
+            || FileCapabilities::of(&object).is_some();
         // What it may not execute at all has no bits to be without effect.
         if !regular || !gives || !predict::is_executable(&name) {
             return Ok(Verdict::GoOn);
         }
+        let refused = self.refusal_of_program(&object);
         let object = target_of(path_of(object.as_fd()));
-        Ok(self.without_effect(object))
+        Ok(match self.without_effect(object) {
+            Verdict::GoOnRecorded(refusal) if refused.is_some() => {
+                Verdict::GoOnRecorded(Refusal { errno: refused.map(|errno| errno as i32), ..refusal })
+            }
+            verdict => verdict,
+        })
     }
-}
-
-fn has_capabilities(object: &OwnedFd) -> bool {
-    use crate::sys::call::{Argument, call};
-    use std::os::fd::AsRawFd;
-    let Ok(path) = CString::new(format!("/proc/self/fd/{}", object.as_raw_fd())) else { return false };
-    // The size is asked for, and nothing is written.
-    let none =
-        [Argument::Text(&path), Argument::Text(c"security.capability"), Argument::Number(0), Argument::Number(0)];
-    call(nix::libc::SYS_getxattr, none).is_ok_and(|size| size > 0)
 }
 
 fn target_of(path: Option<PathBuf>) -> Target {

@@ -8,8 +8,8 @@
 mod later;
 
 use super::calls::Calls;
-pub use super::judge::Unnoted;
 use super::judge::{Judge, Verdict};
+pub use super::judge::{Mounted, Unnoted};
 use super::sockets::Sockets;
 use super::sockets::rules::SocketRules;
 use super::told::{Heard, Told};
@@ -50,6 +50,8 @@ pub struct ObserverSpec {
     pub unnoted: Unnoted,
     /// What is kept from being written where no mount does.
     pub view: Option<MountPlan>,
+    /// The mounts that stand in what the command may write.
+    pub mounted: Option<Mounted>,
     /// What the command's sockets are held to, where they are made for it.
     pub sockets: Option<SocketRules>,
 }
@@ -115,6 +117,7 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
         stage,
         names: true,
         barrier,
+        mounted: spec.mounted.clone().map(Arc::new),
         sockets,
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });

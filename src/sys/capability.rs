@@ -6,6 +6,8 @@ pub const CHOWN: u32 = 0;
 pub const DAC_OVERRIDE: u32 = 1;
 /// CAP_DAC_READ_SEARCH.
 pub const DAC_READ_SEARCH: u32 = 2;
+/// CAP_FOWNER.
+pub const FOWNER: u32 = 3;
 /// CAP_KILL.
 pub const KILL: u32 = 5;
 /// CAP_SETGID.

@@ -73,7 +73,7 @@ static const struct { const char *name; long number; const char *shape; } calls[
     {"chroot", SYS_chroot, "s"}, {"sethostname", SYS_sethostname, "sn"}, {"setdomainname", SYS_setdomainname, "sn"},
     {"syslog", SYS_syslog, "nnn"}, {"fanotify_init", SYS_fanotify_init, "nn"}, {"userfaultfd", SYS_userfaultfd, "n"},
     {"iopl", SYS_iopl, "n"}, {"ioperm", SYS_ioperm, "nnn"}, {"vhangup", SYS_vhangup, ""},
-    {"setsockopt", SYS_setsockopt, "nnnVn"}, {"io_uring_setup", SYS_io_uring_setup, "nZ"},
+    {"setsockopt", SYS_setsockopt, "nnnVn"}, {"access", SYS_access, "sn"}, {"io_uring_setup", SYS_io_uring_setup, "nZ"},
 };
 
 /* A line. */

@@ -21,7 +21,7 @@ t mkdir -p /usr/local/lib/project
 t mkdir -p x/y/z
 t touch /etc/passwd
 t touch /tmp/of-root
-t touch -r /etc/passwd x/touched
+t touch -r /usr/local/lib/kept/file x/touched
 t touch /usr/local/new
 t touch -c /usr/local/missing
 t rm -f /usr/local/missing

@@ -54,12 +54,19 @@ for path in ["/proc/self/comm", "/proc/thread-self/comm", "/proc/self", "/proc/1
     tried(f"chown-{path}", lambda: os.chown(path, os.getuid(), os.getgid()))
     tried(f"utime-{path}", lambda: os.utime(path, (1, 1)))
     tried(f"access-{path}", lambda: os.access(path, os.W_OK) or os.open(path, os.O_WRONLY))
-deep = "/".join(["x" * 200] * 19)
-at = own
-for part in deep.split("/"):
-    at = f"{at}/{part}" if len(at) < 3000 else at
-os.makedirs(at)
-os.chdir(at)
-tried("far", lambda: os.chmod(".", 0o700))
+os.chdir(own)
+for _ in range(30):
+    os.mkdir("x" * 200)
+    os.chdir("x" * 200)
+os.mkdir("directory")
+open("file", "w").close()
+os.symlink("file", "link")
+for name in [".", "directory", "file", "link", "../" + "x" * 200 + "/file"]:
+    tried(f"far-{name[:9]}", lambda: os.chmod(name, 0o700))
+    tried(f"far-utime-{name[:9]}", lambda: os.utime(name, (1, 1)))
+tried("far-lchown", lambda: os.lchown("link", os.getuid(), os.getgid()))
+tried("far-fchmod", lambda: os.fchmod(os.open("directory", os.O_RDONLY), 0o700))
+tried("far-write", lambda: os.open("file", os.O_WRONLY | os.O_TRUNC))
+tried("far-rename", lambda: os.rename("file", "directory/file"))
 tried("longest", lambda: os.chmod("./" * 2000 + ".", 0o700))
 tried("too-long", lambda: os.chmod("./" * 2100 + ".", 0o700))

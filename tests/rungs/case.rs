@@ -23,11 +23,29 @@ pub enum Row {
     SocketOptions,
     /// TCP connections that a send makes.
     FastOpen,
-    /// Ids that are not in the caller's user namespace.
-    UnmappedIds,
+    /// What a container refuses by itself.
+    Container,
+    /// Abstract names, which are a network namespace's.
+    OwnNamespace,
+    /// Unix sockets of others on a dev box.
+    DevBox,
+    /// Programs with file capabilities, which are not started where the bounding set lacks them (capabilities(7)).
+    FileCapabilities,
+    /// Files of /proc, by which who has the caller's uid steers processes outside.
+    OneUid,
 }
 
-pub const ROWS: [Row; 5] = [Row::Datagrams, Row::OwnAddress, Row::SocketOptions, Row::FastOpen, Row::UnmappedIds];
+pub const ROWS: [Row; 9] = [
+    Row::Datagrams,
+    Row::OwnAddress,
+    Row::SocketOptions,
+    Row::FastOpen,
+    Row::Container,
+    Row::OwnNamespace,
+    Row::DevBox,
+    Row::FileCapabilities,
+    Row::OneUid,
+];
 
 /// What an act gives: `ok`, an errno's name, or an HTTP status.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +101,14 @@ pub struct Recorded {
 pub const EVERYWHERE: [bool; 4] = [true; 4];
 /// What an ordinary user could not do by himself is no denial where he is the caller.
 pub const OF_ROOT: [bool; 4] = [true, true, false, false];
+/// Nor is what a container keeps from its root.
+pub const OF_WHOLE_ROOT: [bool; 4] = [true, false, false, false];
+/// Where sockets are made for the command.
+pub const WITHOUT_FIREWALL: [bool; 4] = [false, true, false, true];
+pub const WITH_FIREWALL: [bool; 4] = [true, false, true, false];
+pub const BUT_FULL: [bool; 4] = [false, true, true, true];
+/// What any user may, but in a container.
+pub const OF_USERS: [bool; 4] = [true, false, true, true];
 
 impl Recorded {
     pub const fn packet(operation: &'static str, errno: &'static str, rule: &'static str) -> Recorded {
@@ -109,10 +135,11 @@ impl Recorded {
 
     /// The record of an act that is these words.
     pub fn about(&self, words: &[&str]) -> Expected {
-        let object = match (self.source, words) {
-            (Source::Packet, [_, address, port, ..]) => format!("{} {port}", canonical(address)),
-            (Source::Packet, [_, address]) => format!("{} 0", canonical(address)),
-            (Source::Proxy, [_, host]) => host.split(':').next().unwrap_or_default().to_owned(),
+        let port = words.iter().skip(2).position(|word| word.parse::<u16>().is_ok()).map(|at| at + 2);
+        let object = match (self.source, port, words) {
+            (Source::Packet, Some(port), _) => format!("{} {}", canonical(words[port - 1]), words[port]),
+            (Source::Packet, None, [_, address, ..]) => format!("{} 0", canonical(address)),
+            (Source::Proxy, _, [_, host, ..]) => host.split(':').next().unwrap_or_default().to_owned(),
             _ => self.object.to_owned(),
         };
         let mechanism = |rung: Rung| match self.source {
@@ -141,6 +168,21 @@ fn canonical(address: &str) -> IpAddr {
 #[derive(Debug, Clone)]
 pub struct Expected {
     pub by_rung: [Option<Told>; 4],
+}
+
+impl Expected {
+    /// About this object.
+    pub fn with_object(mut self, object: &str) -> Expected {
+        self.by_rung.iter_mut().flatten().for_each(|told| told.object = object.to_owned());
+        self
+    }
+
+    /// With a number where an object says `OWN`.
+    pub fn with_number(mut self, number: u32) -> Expected {
+        let number = number.to_string();
+        self.by_rung.iter_mut().flatten().for_each(|told| told.object = told.object.replace("OWN", &number));
+        self
+    }
 }
 
 /// An act.

@@ -288,6 +288,8 @@ int main(int count, char **arguments) {
             if (!strcmp(verbs[n].name, fields[1])) verb = &verbs[n];
         for (const struct verb *other = more_verbs; other->name; other++)
             if (!strcmp(other->name, fields[1])) verb = other;
+        for (const struct verb *other = verbs_on_processes; other->name; other++)
+            if (!strcmp(other->name, fields[1])) verb = other;
         if (!verb) { fprintf(stderr, "no verb %s\n", fields[1]); return 2; }
         snprintf(name, sizeof name, "act%s", fields[0]);
         prctl(PR_SET_NAME, name);

@@ -25,5 +25,5 @@ int open_for(const struct address *to, int type, int protocol);
 /* Whether a byte goes from a client to its server. */
 long converse(int server, int client);
 const char *status_of(int error);
-/* The last has no name. */
-extern const struct verb more_verbs[];
+/* The last of each has no name. */
+extern const struct verb more_verbs[], verbs_on_processes[];

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "network.h"
 
+#include <linux/io_uring.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netlink.h>
@@ -55,7 +56,7 @@ static long fetch(char **a) {
 }
 
 static long serve_tcp(char **a) {
-    struct address own = address(a[0], "0"), to = address(a[1], "0");
+    struct address own = address(a[0], a[2] ? a[2] : "0"), to = address(a[1], "0");
     int server = open_for(&own, SOCK_STREAM, 0), client = open_for(&to, SOCK_STREAM, 0);
     socklen_t length = own.length;
     if (bind(server, &own.any, own.length) || listen(server, 1) || getsockname(server, &own.any, &length)) return -1;
@@ -134,6 +135,25 @@ static long table(char **a) {
 
 static long ring(char **a) { return (void)a, syscall(SYS_io_uring_setup, 8, (char[256]){0}); }
 
+/* A connection by io_uring's own worker (io_uring_enter(2)), which no filter of system calls sees. */
+static long ring_connect(char **a) {
+    struct address to = address(a[0], a[1]);
+    struct io_uring_params setup = {0};
+    int ring = syscall(SYS_io_uring_setup, 4, &setup), fd = open_for(&to, SOCK_STREAM, 0);
+    if (ring < 0 || fd < 0) return -1;
+    char *queue = mmap(0, setup.sq_off.array + setup.sq_entries * 4, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
+    char *done = mmap(0, setup.cq_off.cqes + setup.cq_entries * sizeof(struct io_uring_cqe), PROT_READ | PROT_WRITE, MAP_SHARED, ring,
+        IORING_OFF_CQ_RING);
+    struct io_uring_sqe *entry = mmap(0, setup.sq_entries * sizeof *entry, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
+    if (queue == MAP_FAILED || done == MAP_FAILED || entry == MAP_FAILED) return -1;
+    *entry = (struct io_uring_sqe){.opcode = IORING_OP_CONNECT, .fd = fd, .addr = (unsigned long)&to, .off = to.length};
+    *(unsigned *)(queue + setup.sq_off.array) = 0;
+    __atomic_store_n((unsigned *)(queue + setup.sq_off.tail), 1, __ATOMIC_RELEASE);
+    if (syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, 0, 0) < 0) return -1;
+    int result = ((struct io_uring_cqe *)(done + setup.cq_off.cqes))->res;
+    return result < 0 ? (errno = -result, -1) : 0;
+}
+
 static long clone_by_structure(char **a) {
     uint64_t arguments[11] = {0};
     arguments[4] = SIGCHLD;
@@ -172,7 +192,8 @@ static long of_x32(char **a) {
 
 const struct verb more_verbs[] = {
     {"tunnel", tunnel}, {"fetch", fetch}, {"serve-tcp", serve_tcp}, {"serve-udp", serve_udp}, {"route", route}, {"links", links},
-    {"table", table}, {"ring", ring}, {"clone3", clone_by_structure},
+    {"table", table},
+    {"ring", ring}, {"ring-connect", ring_connect}, {"clone3", clone_by_structure},
 #ifdef __x86_64__
     {"i386", of_i386}, {"x32", of_x32},
 #endif

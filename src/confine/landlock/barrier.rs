@@ -64,14 +64,9 @@ impl Barrier {
         trees.next().map(PathBuf::as_path)
     }
 
-    /// The trees that may not be written, outermost paths only where one lies within another.
+    /// The paths at which what may not be written begins.
     pub fn trees(&self) -> Vec<PathBuf> {
         self.plan.protected_trees().into_iter().filter(|tree| self.protects(tree)).collect()
-    }
-
-    /// The plan.
-    pub fn plan(&self) -> &MountPlan {
-        &self.plan
     }
 }
 

@@ -42,7 +42,6 @@ const TRIED_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct FileRules {
     created: RulesetCreated,
-    rules: usize,
     /// A directory where a name could be made until now.
     witness: Option<PathBuf>,
 }
@@ -82,15 +81,10 @@ pub fn prepare(barrier: &Barrier) -> Result<FileRules, ConfineError> {
     if barrier.protects(Path::new("/dev")) {
         rules.grant_devices(Path::new("/dev"), DEVICES_DEPTH)?;
     }
-    Ok(FileRules { created: rules.created, rules: rules.count, witness: witness(barrier) })
+    Ok(FileRules { created: rules.created, witness: witness(barrier) })
 }
 
 impl FileRules {
-    /// How many rules there are.
-    pub fn rules(&self) -> usize {
-        self.rules
-    }
-
     /// Restricts the calling thread, which must have no_new_privs, and sees a write refused where this process could have
     /// made it before.
     ///

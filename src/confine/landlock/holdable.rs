@@ -112,3 +112,89 @@ fn has_access_list(path: &Path) -> bool {
         Err(_) => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::install::mounts::Writable;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::PathBuf;
+    use std::slice;
+
+    const IDS: Ids = Ids { uid: 54_321, gid: 54_322 };
+
+    /// A directory of root's, of which everyone may pass through.
+    fn directory() -> tempfile::TempDir {
+        let directory =
+            tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir_in("/var").unwrap();
+        fs::create_dir(directory.path().join("tree")).unwrap();
+        directory
+    }
+
+    fn plan(read_only: &[PathBuf], writable: &[PathBuf], masks: &[PathBuf]) -> MountPlan {
+        let writable = writable.iter().map(|path| Writable { path: path.clone(), idmapped: false }).collect();
+        MountPlan { read_only: read_only.to_vec(), writable, masks: masks.to_vec(), ..MountPlan::default() }
+    }
+
+    fn fault(plan: &MountPlan) -> String {
+        holdable(plan, IDS).unwrap_err()
+    }
+
+    #[test]
+    fn trees_and_what_may_be_written_in_them_are_held() {
+        let at = directory();
+        let (tree, open) = (at.path().join("tree"), at.path().join("tree/open"));
+        assert_eq!(holdable(&plan(slice::from_ref(&tree), slice::from_ref(&open), &[]), IDS), Ok(()));
+        let within = MountPlan { read_only_within: vec![open.join("kept")], ..plan(&[tree], &[open], &[]) };
+        assert!(fault(&within).contains("tree/open/kept: read-only within "), "{}", fault(&within));
+    }
+
+    #[test]
+    fn a_tree_in_a_directory_that_the_command_may_write_takes_a_mount() {
+        let at = directory();
+        let plan = plan(&[at.path().join("tree")], &[], &[]);
+        assert_eq!(holdable(&plan, IDS), Ok(()));
+        fs::set_permissions(at.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(fault(&plan).contains("may write /var/"), "{}", fault(&plan));
+    }
+
+    #[test]
+    fn a_tree_among_the_processes_takes_a_mount() {
+        assert!(fault(&plan(&["/proc/sys".into()], &[], &[])).starts_with("/proc/sys: "));
+    }
+
+    #[test]
+    fn other_ids_take_a_mount() {
+        let plan =
+            MountPlan { writable: vec![Writable { path: "/srv".into(), idmapped: true }], ..MountPlan::default() };
+        assert!(fault(&plan).starts_with("/srv: "));
+    }
+
+    #[test]
+    fn a_mask_is_held_by_the_mode_of_what_it_would_cover_and_of_the_way_there() {
+        let at = directory();
+        let secret = at.path().join("tree/secret");
+        fs::write(&secret, "").unwrap();
+        let held = |mode: u32, above: u32, owner: u32, group: u32| {
+            chown(&secret, Some(owner), Some(group)).unwrap();
+            fs::set_permissions(&secret, fs::Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(at.path().join("tree"), fs::Permissions::from_mode(above)).unwrap();
+            holdable(&plan(&[], &[], slice::from_ref(&secret)), IDS).is_ok()
+        };
+        assert!(held(0o600, 0o755, 0, 0));
+        assert!(held(0o660, 0o755, 0, 0));
+        assert!(held(0o644, 0o700, 0, 0), "nobody gets there");
+        for (what, (mode, above, owner, group)) in [
+            ("others may read it", (0o604, 0o755, 0, 0)),
+            ("others may write it", (0o602, 0o755, 0, 0)),
+            ("others may execute it", (0o711, 0o755, 0, 0)),
+            ("its group may", (0o640, 0o755, 0, IDS.gid)),
+            ("its owner may give itself the right", (0o000, 0o755, IDS.uid, 0)),
+        ] {
+            assert!(!held(mode, above, owner, group), "{what}");
+        }
+        assert_eq!(holdable(&plan(&[], &[], &[at.path().join("missing")]), IDS), Ok(()));
+        assert!(fault(&plan(&[], &[], &[secret])).contains("tree/secret: its mode leaves it open to uid 54321"));
+    }
+}

@@ -119,6 +119,12 @@ pub fn message(memory: &dyn Memory, at: u64, layout: Layout) -> Result<Message, 
     Ok(message)
 }
 
+/// Where the name of the message at an address is, and its length.
+pub fn name(memory: &dyn Memory, at: u64, layout: Layout) -> Result<(u64, u32), Unread> {
+    let head = memory.bytes(at, 2 * layout.word)?;
+    Ok((layout.at(&head, 0), word(&head, layout.word)))
+}
+
 /// One piece of data, as sendto(2) has it.
 pub fn piece(memory: &dyn Memory, base: u64, length: u64, name: Vec<u8>) -> Result<Message, Fault> {
     let mut message = Message { name, ..Message::default() };

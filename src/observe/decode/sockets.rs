@@ -1,8 +1,10 @@
 //! Calls on sockets that have an address.
 
+use super::messages::{self, Layout};
 use super::{ADDRESS_MAX, Call, Decoded, place};
 use crate::observe::act::{Act, Address, Base, Made, Place};
 use crate::observe::caller::Unread;
+use crate::observe::calls::Structures;
 use nix::libc;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -31,10 +33,9 @@ pub fn sendto(call: &Call<'_>) -> Decoded {
 
 /// sendmsg(2) with MSG_FASTOPEN, which connects: the first two fields of `struct msghdr` are the address and its length.
 pub fn sendmsg(call: &Call<'_>) -> Decoded {
-    let head = call.caller.bytes(call.arguments[1], 12)?;
-    let (name, length) = head.split_at(8);
-    let length = length.try_into().map_or(0, u32::from_ne_bytes) as usize;
-    let name = name.try_into().map_or(0, u64::from_ne_bytes);
+    let layout = Layout::new(call.structures != Structures::Native);
+    let (name, length) = messages::name(call.caller, call.arguments[1], layout)?;
+    let length = length as usize;
     if name == 0 || !(2..=ADDRESS_MAX).contains(&length) {
         return Ok(Act::Plain);
     }

@@ -2,7 +2,7 @@
 //! such a call is never let go on. The object is pinned, judged by its own path, and changed by this process, which can do
 //! nothing that the command could not; the kernel's answer to it is the caller's.
 
-use super::reached::{is_judged, path_of_object};
+use super::reached::{is_protected, path_of_object};
 use super::read_only::READ_ONLY;
 use super::{Looked, Verdict};
 use crate::confine::landlock::Barrier;
@@ -81,12 +81,13 @@ impl Looked<'_> {
             return Ok(Verdict::RefuseSilently(errno));
         }
         let path = path_of_object(&object);
-        let held = path.as_ref().filter(|path| barrier.protects(path) && is_judged(&object)).cloned();
+        let protected = is_protected(barrier, &object, || self.directory_of(at, &object));
         let name = name_of(object)?;
-        match held {
-            Some(_) if predict::is_for_none(&name, change) => Ok(Verdict::RefuseSilently(Errno::EROFS)),
-            Some(path) => Ok(self.held(barrier, Errno::EROFS, &[path], None, false)),
-            None if matches!(change, Change::OfFileSystem) && !predict::is_for_none(&name, change) => {
+        match (protected, path) {
+            (true, _) if predict::is_for_none(&name, change) => Ok(Verdict::RefuseSilently(Errno::EROFS)),
+            (true, Some(path)) => Ok(self.held(barrier, Errno::EROFS, &[path], None, false)),
+            (true, None) => Ok(self.by_permission(Errno::EROFS, None, true)),
+            (false, path) if matches!(change, Change::OfFileSystem) && !predict::is_for_none(&name, change) => {
                 // As by a file system that has no such request.
                 let refused = self.by_permission(Errno::ENOTTY, path, false);
                 Ok(match refused {
@@ -96,7 +97,7 @@ impl Looked<'_> {
                     other => other,
                 })
             }
-            None => self.made_on(&name, path, change),
+            (false, path) => self.made_on(&name, path, change),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk::{self, path_of};
 use crate::observe::watched::PERMISSION;
 use crate::policy::Axis;
+use crate::sys::capability;
 use nix::errno::Errno;
 use nix::fcntl::ResolveFlag;
 use nix::sys::statvfs::{FsFlags, fstatvfs};
@@ -64,6 +65,11 @@ impl Looked<'_> {
         for place in places(act) {
             names.push(self.caller.name(place)?);
         }
+        if let Some(mounted) = &self.judge.mounted
+            && let Some(verdict) = self.by_mount(mounted, act, &names)?
+        {
+            return Ok(verdict);
+        }
         let mut expected = self.expected(act, &names);
         let too_long = names.iter().any(Name::is_too_long);
         if expected == Expected::Passes && !too_long && places(act).iter().all(|at| walk::is_plain(self.caller, at)) {
@@ -82,10 +88,17 @@ impl Looked<'_> {
             return Ok(Verdict::GoOn);
         }
         let mut found = Vec::new();
-        for name in &names {
+        for (name, place) in names.iter().zip(places(act)) {
             match walk::walk(self.caller, name) {
                 // The kernel says so too, whomever the links mean.
                 Err(Errno::ELOOP) => return Ok(Verdict::GoOn),
+                // The way leads through what only this process may follow.
+                Err(Errno::EACCES) => {
+                    self.caller.still_waits()?;
+                    let path = place.given.clone();
+                    let object = PathTarget { decisive: path.clone(), path, to: None, read_only: false, makes: false };
+                    return Ok(self.denied(Errno::EACCES, Target::Path(object), PERMISSION, None));
+                }
                 walked => found.push(walked.ok()),
             }
         }
@@ -134,9 +147,14 @@ impl Looked<'_> {
             (Answer::Refused(errno), _) => {
                 let object = target(act, paths, read_only);
                 let rule = if errno == Errno::EROFS { "read-only" } else { PERMISSION };
-                match self.denied(errno, object, rule, None) {
-                    // Nothing would be written: it is no matter of the tree.
-                    Verdict::Refuse(errno, refusal) if !writes(act) => {
+                // Where nothing would be written it is no matter of the tree: root's own right is what is missing.
+                let right = match act {
+                    _ if writes(act) => None,
+                    Act::Open { .. } => Some(capability::FOWNER),
+                    _ => Some(capability::DAC_OVERRIDE),
+                };
+                match self.denied(errno, object, rule, right) {
+                    Verdict::Refuse(errno, refusal) if right.is_some() => {
                         Verdict::Refuse(errno, Refusal { axis: Some(Axis::Privilege), ..refusal })
                     }
                     verdict => verdict,

@@ -2,15 +2,16 @@
 //! something else in its place.
 
 use super::Looked;
+use crate::confine::landlock::Barrier;
 use crate::observe::act::Place;
 use crate::observe::caller::{Name, Unread};
 use crate::observe::walk::{self, path_of, pin_within};
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, ResolveFlag};
+use nix::fcntl::{AtFlags, OFlag, ResolveFlag, openat, readlink};
 use nix::libc;
-use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -56,13 +57,16 @@ pub(super) fn path_of_object(object: &OwnedFd) -> Option<PathBuf> {
 
 /// Whether an object still has this name.
 fn is_at(object: &OwnedFd, path: &Path) -> bool {
-    let same = |named: FileStat| fstat(object).is_ok_and(|s| (s.st_dev, s.st_ino) == (named.st_dev, named.st_ino));
-    nix::sys::stat::lstat(path).is_ok_and(same)
+    nix::sys::stat::lstat(path).is_ok_and(|named| is_same(object, &named))
+}
+
+fn is_same(object: &OwnedFd, named: &FileStat) -> bool {
+    fstat(object).is_ok_and(|found| (found.st_dev, found.st_ino) == (named.st_dev, named.st_ino))
 }
 
 impl Looked<'_> {
     /// What a place leads to, or the kernel's errno for the way there.
-    pub(super) fn object(&self, place: &Place) -> Result<Result<OwnedFd, Errno>, Unread> {
+    pub(in crate::observe) fn object(&self, place: &Place) -> Result<Result<OwnedFd, Errno>, Unread> {
         let held = match self.caller.hold(place.base) {
             Err(Unread::Form) => return Ok(Err(Errno::EBADF)),
             held => held?,
@@ -140,6 +144,13 @@ impl Looked<'_> {
         self.entry_of(found.at, &found.rest, place.given.ends_with(b"/"))
     }
 
+    /// The directory in which a place has this object under its own name.
+    pub(super) fn directory_of(&self, place: &Place, object: &OwnedFd) -> Option<OwnedFd> {
+        let found = walk::walk(self.caller, &self.walkable(place).ok()?).ok()?;
+        let named = fstatat(&found.at, found.rest.as_slice(), AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        is_same(object, &named).then_some(found.at)
+    }
+
     fn entry_of(&self, directory: OwnedFd, last: &[u8], slash: bool) -> Result<Result<Entry, Errno>, Unread> {
         let stat = fstat(&directory).map_err(|errno| Unread::Failed("fstat", errno))?;
         let Some(above) = path_of_object(&directory).filter(|_| walk::is(&stat, SFlag::S_IFDIR)) else {
@@ -165,11 +176,45 @@ pub(super) fn access(object: &OwnedFd, mode: i32) -> Result<(), Errno> {
 /// Whether an object is on a mount of this process's namespace, where its path is its place: what is in memory alone has a
 /// path too, and no place (memfd_create(2), shmget(2)).
 pub(super) fn is_judged(object: &OwnedFd) -> bool {
-    let named = path_of(object.as_fd()).is_some_and(|path| !path.as_os_str().as_bytes().ends_with(b" (deleted)"));
-    let is_mounted = || {
-        let Ok(id) = crate::sys::call::mount_id(object.as_fd()) else { return true };
-        let mounts = crate::install::mounts::read_mountinfo();
-        mounts.map_or(true, |mounts| mounts.iter().any(|mount| u64::from(mount.id) == id))
-    };
-    named || is_mounted()
+    path_of(object.as_fd()).is_some_and(|path| !path.as_os_str().as_bytes().ends_with(b" (deleted)"))
+        || is_mounted(object)
+}
+
+fn is_mounted(object: &OwnedFd) -> bool {
+    let Ok(id) = crate::sys::call::mount_id(object.as_fd()) else { return true };
+    let mounts = crate::install::mounts::read_mountinfo();
+    mounts.map_or(true, |mounts| mounts.iter().any(|mount| u64::from(mount.id) == id))
+}
+
+/// Whether the barrier protects an object, by its own path; `above` is the directory that it has been found in. What cannot
+/// be told is protected.
+pub(super) fn is_protected(barrier: &Barrier, object: &OwnedFd, above: impl FnOnce() -> Option<OwnedFd>) -> bool {
+    match readlink(format!("/proc/self/fd/{}", object.as_raw_fd()).as_str()) {
+        Ok(text) if text.as_bytes().starts_with(b"/") => {
+            path_of_object(object).is_none_or(|path| barrier.protects(&path)) && is_judged(object)
+        }
+        // A pipe, a socket and their like, which have none.
+        Ok(_) => is_mounted(object),
+        // One that is longer than a page. A path of the plan is not, so that its directory's will do.
+        Err(Errno::ENAMETOOLONG) => {
+            let directory = fstat(object).is_ok_and(|stat| walk::is(&stat, SFlag::S_IFDIR));
+            let from = if directory { object.try_clone().ok() } else { above() };
+            from.and_then(nearest_path).is_none_or(|path| barrier.protects(&path))
+        }
+        Err(_) => true,
+    }
+}
+
+/// The path of the nearest directory above one whose path is too long.
+fn nearest_path(mut directory: OwnedFd) -> Option<PathBuf> {
+    /// Each level is two bytes of a path at the least, and no page is filled without one that has a path.
+    const LEVELS: usize = 65_536;
+    for _ in 0..LEVELS {
+        if let Some(path) = path_of(directory.as_fd()) {
+            return Some(path);
+        }
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        directory = openat(&directory, "..", flags, Mode::empty()).ok()?;
+    }
+    None
 }

@@ -7,13 +7,13 @@ use super::held::{Held, Kind, Tcp};
 use super::rules::Transport;
 use super::table::Known;
 use super::waiting::{Later, Outcome};
-use crate::observe::act::{Act, Address, Base};
+use crate::observe::act::{Act, Address, Base, Place};
 use crate::observe::ask::with_mask_of;
 use crate::observe::caller::Unread;
 use crate::observe::decode;
 use crate::observe::judge::{Looked, Verdict};
 use crate::observe::told::{Refusal, Target};
-use crate::observe::walk::{self, path_of};
+use crate::observe::walk::{self, path_of, split};
 use crate::sys;
 use nix::errno::Errno;
 use nix::libc;
@@ -86,11 +86,7 @@ impl Looked<'_> {
         }
         let note = self.note(sockets, &held, transport, super::rules::meant(to));
         if transport != Transport::Tcp {
-            let connect = move || {
-                let _alone = held.alone();
-                done(held.connect(&bytes))
-            };
-            return self.later(Later { note, ..Later::once(tid, connect) });
+            return self.later(Later { note, ..Later::once(tid, move || done(held.connect(&bytes))) });
         }
         let blocks = held.blocks();
         let on = Some((held.clone(), PollFlags::POLLOUT));
@@ -134,7 +130,7 @@ impl Looked<'_> {
             }
             // There is no room in who listens.
             Err(Errno::EAGAIN) if blocks => Outcome::Blocked,
-            Err(errno) => refused_or_failed(errno, refusal.as_ref()),
+            Err(errno) => refused_or_failed(errno, refusal.as_deref()),
         };
         Ok(self.later(Later { deadline, interruptible: true, ..Later::once(tid, attempt) }))
     }
@@ -149,8 +145,7 @@ impl Looked<'_> {
     /// Where a path leads the caller, pinned, and whether it may be reached; `None` for an address that is no path.
     pub(super) fn named(&self, sockets: &Sockets, address: &[u8]) -> Result<Result<Option<Named>, Verdict>, Unread> {
         let Address::Unix(at) = decode::address(address) else { return Ok(Ok(None)) };
-        let name = self.caller.name(&at)?;
-        let pinned = match walk::pin(&name) {
+        let pinned = match self.object(&at)? {
             Ok(pinned) => pinned,
             Err(errno) => return Ok(Err(Verdict::RefuseSilently(errno))),
         };
@@ -169,6 +164,18 @@ impl Looked<'_> {
     pub(super) fn bind_unix(&self, held: &Arc<Held>, address: Vec<u8>) -> Result<Verdict, Unread> {
         let (held, tid) = (held.clone(), self.caller.tid);
         let directory = self.caller.hold(Base::Cwd)?;
+        let address = match self.by_own_links(&address)? {
+            None => address,
+            Some(Ok(named)) => {
+                let bind = move || {
+                    // As a whole, with the directory that it holds.
+                    let Named { address, _pinned } = &named;
+                    done(with_mask_of(tid, || held.bind(address)))
+                };
+                return Ok(self.later(Later::once(tid, bind)));
+            }
+            Some(Err(errno)) => return Ok(Verdict::RefuseSilently(errno)),
+        };
         Ok(self.later(Later::once(tid, move || {
             done(with_mask_of(tid, || {
                 fchdir(&directory)?;
@@ -181,12 +188,31 @@ impl Looked<'_> {
             }))
         })))
     }
+
+    /// The address of a name that goes through links by which a process means itself (/proc/self), by the directory that they
+    /// lead the caller to, which is held.
+    fn by_own_links(&self, address: &[u8]) -> Result<Option<Result<Named, Errno>>, Unread> {
+        let Address::Unix(at) = decode::address(address) else { return Ok(None) };
+        let Some((above, last)) = split(&at.given) else { return Ok(None) };
+        let above = Place { given: above.to_vec(), follow: true, ..at.clone() };
+        if walk::is_plain(self.caller, &above) {
+            return Ok(None);
+        }
+        let pinned = match self.object(&above)? {
+            Ok(pinned) => pinned,
+            Err(errno) => return Ok(Some(Err(errno))),
+        };
+        self.caller.still_waits()?;
+        let path = [format!("/proc/self/fd/{}/", pinned.as_raw_fd()).as_bytes(), last].concat();
+        let address = unix_address(&path).ok_or(Errno::ENAMETOOLONG);
+        Ok(Some(address.map(|address| Named { address, _pinned: pinned })))
+    }
 }
 
 /// An abstract name that is refused is so by Landlock: nothing else gives EPERM there (unix(7)).
-pub(super) fn refused_or_failed(errno: Errno, refusal: Option<&Box<Refusal>>) -> Outcome {
+pub(super) fn refused_or_failed(errno: Errno, refusal: Option<&Refusal>) -> Outcome {
     match (errno, refusal) {
-        (Errno::EPERM, Some(refusal)) => Outcome::Refused(errno, refusal.clone()),
+        (Errno::EPERM, Some(refusal)) => Outcome::Refused(errno, Box::new(refusal.clone())),
         _ => Outcome::Failed(errno),
     }
 }

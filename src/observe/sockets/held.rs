@@ -1,6 +1,7 @@
 //! A socket that was made for the command, of which a duplicate is held: whatever is done on the duplicate is done on the
 //! command's own socket, whichever of its descriptors that has by then.
 
+use super::living::inode_at;
 use super::rules::Transport;
 use crate::mutation;
 use crate::sys::call::{Argument, call, call_for_fd};
@@ -10,7 +11,7 @@ use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use nix::sys::stat::fstat;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The device that sockets of the inet families are bound to.
@@ -53,12 +54,15 @@ pub struct Held {
     pub inode: u64,
     /// What it is.
     pub kind: Kind,
-    /// One call at a time on a datagram socket: while its binding to the device is renewed nothing else may use it.
+    /// One call at a time: while its binding to the device is renewed, or the flag by which it waits is another, nothing else
+    /// may use it.
     alone: Mutex<()>,
     /// Whether the command has it by now.
     pub given: AtomicBool,
     /// How often in a row nobody was seen to have it.
     pub missed: AtomicU32,
+    /// The descriptor in /proc by which someone was last seen to have it.
+    place: Mutex<Option<String>>,
     /// Whether a connection is on its way that nobody waits for.
     pub connecting: AtomicBool,
 }
@@ -80,6 +84,7 @@ impl Held {
             alone: Mutex::new(()),
             given: AtomicBool::new(false),
             missed: AtomicU32::new(0),
+            place: Mutex::new(None),
             connecting: AtomicBool::new(false),
         };
         if what.is_inet() && !mutation::left_out("lo-device") {
@@ -110,13 +115,34 @@ impl Held {
         Ok((u32::from_ne_bytes(length) as usize).min(value.len()))
     }
 
+    /// Someone has it by this descriptor.
+    pub fn is_at(&self, place: String) {
+        self.missed.store(0, Ordering::Relaxed);
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+    }
+
+    /// Whether someone still has it by the descriptor where it was seen last.
+    pub fn is_where_it_was(&self) -> bool {
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = place.as_ref().is_some_and(|place| inode_at(place) == Some(self.inode));
+        if is_there {
+            self.missed.store(0, Ordering::Relaxed);
+        }
+        is_there
+    }
+
     /// Nothing else is done on it while this is kept.
     pub fn alone(&self) -> MutexGuard<'_, ()> {
         self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether calls on it wait, by the flag that its file has at the moment (fcntl(2), O_NONBLOCK).
+    /// Whether calls on it wait, by the flag that the command has given its file (fcntl(2), O_NONBLOCK).
     pub fn blocks(&self) -> bool {
+        let _alone = self.alone();
+        self.has_no_flag()
+    }
+
+    fn has_no_flag(&self) -> bool {
         let get = [Argument::Fd(self.file.as_fd()), Argument::Number(libc::F_GETFL as u64)];
         call(libc::SYS_fcntl, get).is_ok_and(|flags| flags & i64::from(libc::O_NONBLOCK) == 0)
     }
@@ -124,7 +150,12 @@ impl Held {
     /// connect(2) that does not wait. Whether it would is a flag of the file that the command shares, so it is changed for
     /// the length of the call; nothing that another thread of the command's does on a socket that is not connected waits.
     pub fn connect(&self, address: &[u8]) -> Result<(), Errno> {
-        let blocks = self.blocks();
+        let _alone = self.alone();
+        self.connect_alone(address)
+    }
+
+    fn connect_alone(&self, address: &[u8]) -> Result<(), Errno> {
+        let blocks = self.has_no_flag();
         if blocks {
             self.set_nonblocking(true)?;
         }
@@ -149,7 +180,7 @@ impl Held {
     /// anything else can be done here, and what the command could do meanwhile, name a device, the filter refuses.
     pub fn disconnect(&self) -> Result<(), Errno> {
         let _alone = self.alone();
-        let outcome = self.connect(&[0; 16]);
+        let outcome = self.connect_alone(&[0; 16]);
         if self.kind.is_inet_datagram() && !self.is_on_lo()? {
             // A socket that cannot be bound again is of no use to anyone.
             self.bind_to_lo().inspect_err(|_| self.silence())?;

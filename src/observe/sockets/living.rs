@@ -3,28 +3,31 @@
 use super::table::Known;
 use crate::procfs;
 use nix::fcntl::readlink;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-/// Takes those inodes away that a process has which this one may look at: the sandbox's are among them, but for those that
-/// are not dumpable, whose calls on sockets are refused in any event.
-pub fn remove_living(inodes: &mut HashSet<u64>) {
+/// Who has sockets with these inodes, as one of the descriptors in /proc of each that this process may look at: the sandbox's
+/// are among them, but for processes that are not dumpable, whose calls on sockets are refused in any event.
+pub fn holders(inodes: HashSet<u64>) -> HashMap<u64, String> {
+    let mut looked_for = inodes;
+    let mut found = HashMap::new();
     let own = std::process::id().to_string();
     let processes: Vec<String> = numbers("/proc").filter(|pid| *pid != own).collect();
     for pid in &processes {
-        if inodes.is_empty() {
-            return;
+        if looked_for.is_empty() {
+            return found;
         }
-        remove_open(&format!("/proc/{pid}/fd"), inodes);
+        look_in(&format!("/proc/{pid}/fd"), &mut looked_for, &mut found);
     }
     // A thread may have descriptors of its own, and the first one may have ended.
     for pid in &processes {
         for tid in numbers(&format!("/proc/{pid}/task")).filter(|tid| tid != pid) {
-            if inodes.is_empty() {
-                return;
+            if looked_for.is_empty() {
+                return found;
             }
-            remove_open(&format!("/proc/{pid}/task/{tid}/fd"), inodes);
+            look_in(&format!("/proc/{pid}/task/{tid}/fd"), &mut looked_for, &mut found);
         }
     }
+    found
 }
 
 fn numbers(directory: &str) -> impl Iterator<Item = String> {
@@ -33,13 +36,18 @@ fn numbers(directory: &str) -> impl Iterator<Item = String> {
     names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn remove_open(directory: &str, inodes: &mut HashSet<u64>) {
+fn look_in(directory: &str, looked_for: &mut HashSet<u64>, found: &mut HashMap<u64, String>) {
     for fd in numbers(directory) {
-        let link = readlink(format!("{directory}/{fd}").as_str()).unwrap_or_default();
-        if let Some(inode) = inode_of(link.to_str().unwrap_or_default()) {
-            inodes.remove(&inode);
+        let place = format!("{directory}/{fd}");
+        if let Some(inode) = inode_at(&place).filter(|inode| looked_for.remove(inode)) {
+            found.insert(inode, place);
         }
     }
+}
+
+/// The inode of the socket that a descriptor in /proc is.
+pub fn inode_at(place: &str) -> Option<u64> {
+    inode_of(readlink(place).ok()?.to_str()?)
 }
 
 /// The inode of a socket, by the link of a descriptor (proc_pid_fd(5)).
@@ -94,9 +102,9 @@ mod tests {
         let inodes = [inode(&ours), inode(&theirs)];
         let input = std::process::Stdio::from(std::os::fd::OwnedFd::from(theirs));
         let mut child = std::process::Command::new("cat").stdin(input).spawn().unwrap();
-        let mut missing = HashSet::from(inodes);
-        remove_living(&mut missing);
-        assert_eq!(missing, HashSet::from([inodes[0]]), "this process's own do not count");
+        let found = holders(HashSet::from(inodes));
+        let places: Vec<_> = found.iter().map(|(inode, place)| (*inode, place.clone())).collect();
+        assert_eq!(places, [(inodes[1], format!("/proc/{}/fd/0", child.id()))], "this process's own do not count");
         drop(ours);
         child.wait().unwrap();
     }

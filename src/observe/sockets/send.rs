@@ -76,7 +76,9 @@ impl Looked<'_> {
             Err(Fault::Unread(unread)) => return Err(unread),
         };
         if !held.kind.is_inet() && messages.iter().all(|message| self.is_own(sockets, held.kind, &message.name)) {
-            return Ok(Verdict::Passes);
+            // Of one that the kernel will refuse it is told, as on every rung; with those before it sent, at the next call.
+            let first = messages.first().map_or(&[][..], |message| &message.name);
+            return Ok(self.refused_path(fd, first)?.unwrap_or(Verdict::Passes));
         }
         let mut ready = Vec::new();
         for message in messages {
@@ -84,7 +86,7 @@ impl Looked<'_> {
                 Ok(one) => ready.push(one),
                 // What comes before it is sent; the refusal is for the next call.
                 Err(_) if !ready.is_empty() => break,
-                Err(Refusal::Verdict(verdict)) => return Ok(verdict),
+                Err(Refusal::Verdict(verdict)) => return Ok(*verdict),
                 Err(Refusal::HasDescriptors) => return Ok(self.unaddressed(sockets)),
             }
         }
@@ -152,7 +154,7 @@ impl Looked<'_> {
         message: Message,
     ) -> Result<Result<Ready, Refusal>, Unread> {
         let Message { name, data, mut control, cut } = message;
-        let silently = |errno| Ok(Err(Refusal::Verdict(Verdict::RefuseSilently(errno))));
+        let silently = |errno| Ok(Err(Refusal::of(Verdict::RefuseSilently(errno))));
         match held.kind {
             // A socket that is not connected has nowhere to send to, whatever the message says.
             Kind::Inet(Transport::Tcp, _) => Ok(Ok(Ready { data, ..Ready::default() })),
@@ -167,7 +169,7 @@ impl Looked<'_> {
                     Destination::Malformed => return silently(Errno::EINVAL),
                 };
                 if let Some(refusal) = to.and_then(|to| self.refused(sockets, held, transport, to)) {
-                    return Ok(Err(Refusal::Verdict(refuse(transport.refusal(), refusal))));
+                    return Ok(Err(Refusal::of(refuse(transport.refusal(), refusal))));
                 }
                 // The kernel passes over descriptors here.
                 control.retain(|one| one.level != libc::SOL_SOCKET || one.kind != libc::SCM_RIGHTS);
@@ -183,7 +185,7 @@ impl Looked<'_> {
                             self.refused_on_network(errno, object, DEFAULT_DENY)
                         }
                     };
-                    return Ok(Err(Refusal::Verdict(verdict)));
+                    return Ok(Err(Refusal::of(verdict)));
                 }
                 Ok(Ok(Ready { name, data, control: native(&control), ..Ready::default() }))
             }
@@ -194,11 +196,11 @@ impl Looked<'_> {
                 if control.iter().any(|one| one.level == libc::SOL_SOCKET && one.kind == libc::SCM_RIGHTS) {
                     // They are the caller's to send, and where to is not to be changed.
                     let free = name.is_empty() && sockets.rules.masked.is_empty();
-                    return Ok(Err(if free { Refusal::HasDescriptors } else { Refusal::Verdict(self.unknown()) }));
+                    return Ok(Err(if free { Refusal::HasDescriptors } else { Refusal::of(self.unknown()) }));
                 }
                 self.as_ours(&mut control);
                 if let Some(verdict) = self.refused_path(fd, &name)? {
-                    return Ok(Err(Refusal::Verdict(verdict)));
+                    return Ok(Err(Refusal::of(verdict)));
                 }
                 let is_path = held.kind == Kind::Unix && !name.is_empty() && !is_abstract(&name);
                 let named = if is_path { self.named(sockets, &name)? } else { Ok(None) };
@@ -211,7 +213,7 @@ impl Looked<'_> {
                         let refusal = self.refusal_of_name(&name);
                         Ok(Ready { name, data, control: native(&control), refusal, ..Ready::default() })
                     }
-                    Err(verdict) => Err(Refusal::Verdict(verdict)),
+                    Err(verdict) => Err(Refusal::of(verdict)),
                 })
             }
         }
@@ -266,7 +268,7 @@ impl Looked<'_> {
                     (Err(_), _) if done > 0 => return Outcome::Done(done as i64),
                     (Err(Errno::EAGAIN), _) if blocks => return Outcome::Blocked,
                     (Err(Errno::EPIPE), _) if raises => return broken(tid),
-                    (Err(errno), _) => return refused_or_failed(errno, one.refusal.as_ref()),
+                    (Err(errno), _) => return refused_or_failed(errno, one.refusal.as_deref()),
                 }
             }
             Outcome::Done(done as i64)
@@ -277,9 +279,15 @@ impl Looked<'_> {
 
 /// Why a message is not sent from here.
 enum Refusal {
-    Verdict(Verdict),
+    Verdict(Box<Verdict>),
     /// It hands descriptors over.
     HasDescriptors,
+}
+
+impl Refusal {
+    fn of(verdict: Verdict) -> Refusal {
+        Refusal::Verdict(Box::new(verdict))
+    }
 }
 
 impl Lengths {

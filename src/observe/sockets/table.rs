@@ -170,17 +170,17 @@ impl Table {
     /// before is only noted: it may be on its way from one process to another.
     pub fn sweep(&self, patience: u32, concerns: impl Fn(&Held) -> bool) {
         let mut looked_at = self.all();
-        looked_at.retain(|held| held.given.load(Relaxed) && concerns(held));
+        looked_at.retain(|held| held.given.load(Relaxed) && concerns(held) && !held.is_where_it_was());
         if looked_at.is_empty() {
             return;
         }
-        let mut missing: HashSet<u64> = looked_at.iter().map(|held| held.inode).collect();
+        let inodes: HashSet<u64> = looked_at.iter().map(|held| held.inode).collect();
         // Meanwhile they are kept by nobody who need not.
         let looked_at: Vec<Weak<Held>> = looked_at.iter().map(Arc::downgrade).collect();
-        living::remove_living(&mut missing);
+        let living = living::holders(inodes);
         for held in looked_at.iter().filter_map(Weak::upgrade) {
-            if !missing.contains(&held.inode) {
-                held.missed.store(0, Relaxed);
+            if let Some(place) = living.get(&held.inode) {
+                held.is_at(place.clone());
             } else if held.missed.fetch_add(1, Relaxed) >= patience {
                 self.drop_held(&held);
             }

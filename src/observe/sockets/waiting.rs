@@ -42,7 +42,7 @@ pub struct Later {
     pub tid: Pid,
     /// Tries it, without waiting.
     pub attempt: Box<dyn FnMut() -> Outcome + Send>,
-    /// What the waiting is for; without it the attempt is repeated every [`TICK`].
+    /// What the waiting is for; without it the attempt is repeated every now and then.
     pub on: Option<(Arc<Held>, PollFlags)>,
     /// When it has waited enough, and what is answered then.
     pub deadline: Option<(Duration, Errno)>,
@@ -79,7 +79,9 @@ struct Waiting {
 }
 
 /// How often what cannot be waited for is tried again, and signals are looked for.
-pub const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(10);
+/// How often what other threads need only be given their turn for is tried again.
+const SOON: Duration = Duration::from_millis(1);
 /// From when on a wait ends for a signal that any thread of the process may take.
 const LONG: Duration = Duration::from_secs(1);
 /// How often sockets are looked for that nobody has any more.
@@ -145,7 +147,7 @@ impl Line {
             let mut kept = Vec::new();
             for (one, ready) in waiting.into_iter().zip(ready) {
                 match one.step(ready) {
-                    Step::Waits(one) => kept.push(one),
+                    Step::Waits(one) => kept.push(*one),
                     Step::Over => {}
                     Step::Failed => return,
                 }
@@ -165,6 +167,7 @@ impl Line {
         fds.extend(on.map(|(held, events)| PollFd::new(held.as_fd(), *events)));
         fds.extend(connecting.iter().map(|held| PollFd::new(held.as_fd(), PollFlags::POLLOUT)));
         let timeout = match () {
+            () if waiting.iter().any(|one| !one.later.interruptible) => PollTimeout::try_from(SOON),
             () if !waiting.is_empty() => PollTimeout::try_from(TICK),
             () if any => PollTimeout::try_from(SWEEP),
             () => Ok(PollTimeout::NONE),
@@ -179,7 +182,7 @@ impl Line {
 }
 
 enum Step {
-    Waits(Waiting),
+    Waits(Box<Waiting>),
     Over,
     Failed,
 }
@@ -193,7 +196,7 @@ impl Waiting {
         let outcome = match outcome {
             Outcome::Blocked => match self.ended() {
                 Some(outcome) => outcome,
-                None => return Step::Waits(self),
+                None => return Step::Waits(Box::new(self)),
             },
             outcome => outcome,
         };
