@@ -174,7 +174,7 @@ fn observer(tell: &Teller, takes: OwnedFd) {
         notify::refuse(listener.as_fd(), first.id, ANSWER).map_err(|errno| format!("NOTIF_SEND: {errno}"))?;
         let second = next_call(listener.as_fd())?;
         match notify::succeed_with_file(listener.as_fd(), second.id, tell.as_fd(), true) {
-            Ok(()) => Ok(()),
+            Ok(_) => Ok(()),
             Err(errno) => {
                 tell.tell(Tried::AddFd, Err(format!("NOTIF_ADDFD: {errno}")));
                 notify::refuse(listener.as_fd(), second.id, ANSWER).map_err(|errno| format!("NOTIF_SEND: {errno}"))

@@ -283,7 +283,7 @@ impl Service {
                 match notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec) {
                     // The caller's table of descriptors is full (EMFILE), which is for the caller to hear.
                     Err(errno) if errno != Errno::ENOENT => notify::refuse(listener, id, errno),
-                    given => given,
+                    given => given.map(|_| ()),
                 }
             }
         };

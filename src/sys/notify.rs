@@ -126,8 +126,13 @@ pub fn succeed(listener: BorrowedFd<'_>, id: u64, value: i64) -> Result<()> {
 }
 
 /// Gives the caller a duplicate of `file`, close-on-exec or not, and ends the call with its number
-/// (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14).
-pub fn succeed_with_file(listener: BorrowedFd<'_>, id: u64, file: BorrowedFd<'_>, close_on_exec: bool) -> Result<()> {
+/// (`SECCOMP_ADDFD_FLAG_SEND`, Linux 5.14), which is returned.
+pub fn succeed_with_file(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    file: BorrowedFd<'_>,
+    close_on_exec: bool,
+) -> Result<RawFd> {
     const SEND: u32 = 1 << 1;
     let added = AddFd {
         id,
@@ -137,7 +142,7 @@ pub fn succeed_with_file(listener: BorrowedFd<'_>, id: u64, file: BorrowedFd<'_>
         newfd_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
     };
     // SAFETY: the kernel reads one structure of this size.
-    Errno::result(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ADDFD, &added) }).map(|_| ())
+    Errno::result(unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ADDFD, &added) })
 }
 
 /// clone(2) with CLONE_FILES and no signal at its end: a child with memory of its own that shares the table of descriptors.

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PORT 4466
@@ -219,6 +220,8 @@ int main(int argc, char **argv) {
         pthread_create(&racer, NULL, way->racer, NULL);
         while (!atomic_load(&begun)) {}
         int done = 0, refused = 0;
+        struct timespec before, after;
+        clock_gettime(CLOCK_MONOTONIC, &before);
         for (int i = 0; i < tries; i++) {
             if (way->call() >= 0)
                 done++;
@@ -229,7 +232,9 @@ int main(int argc, char **argv) {
         }
         atomic_store(&over, 1);
         pthread_join(racer, NULL);
-        printf("%s=done %d refused %d\n", way->name, done, refused);
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        long took = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+        printf("%s=done %d refused %d in %ld ms\n", way->name, done, refused, took);
         return 0;
     }
     return 2;

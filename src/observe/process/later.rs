@@ -70,7 +70,7 @@ impl Caller for Stopped {
             }
             Outcome::Made(held, close_on_exec) => {
                 match notify::succeed_with_file(listener, id, held.as_fd(), close_on_exec) {
-                    Ok(()) => self.sockets.given(&held),
+                    Ok(fd) => self.sockets.given(&held, self.tid, fd),
                     Err(errno) => {
                         self.sockets.not_given(&held);
                         // The caller's table of descriptors is full (EMFILE), which is for the caller to hear.

@@ -4,6 +4,7 @@ use super::table::Known;
 use crate::procfs;
 use nix::fcntl::readlink;
 use std::collections::{HashMap, HashSet};
+use std::fs::{ReadDir, read_dir};
 
 /// Who has sockets with these inodes, as one of the descriptors in /proc of each that this process may look at: the sandbox's
 /// are among them, but for processes that are not dumpable, whose calls on sockets are refused in any event.
@@ -11,12 +12,14 @@ pub fn holders(inodes: HashSet<u64>) -> HashMap<u64, String> {
     let mut looked_for = inodes;
     let mut found = HashMap::new();
     let own = std::process::id().to_string();
-    let processes: Vec<String> = numbers("/proc").filter(|pid| *pid != own).collect();
-    for pid in &processes {
+    let mut processes = Vec::new();
+    for pid in numbers("/proc").filter(|pid| *pid != own) {
         if looked_for.is_empty() {
             return found;
         }
-        look_in(&format!("/proc/{pid}/fd"), &mut looked_for, &mut found);
+        if look_in(&format!("/proc/{pid}/fd"), &mut looked_for, &mut found) {
+            processes.push(pid);
+        }
     }
     // A thread may have descriptors of its own, and the first one may have ended.
     for pid in &processes {
@@ -31,18 +34,24 @@ pub fn holders(inodes: HashSet<u64>) -> HashMap<u64, String> {
 }
 
 fn numbers(directory: &str) -> impl Iterator<Item = String> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    read_dir(directory).into_iter().flat_map(names)
+}
+
+fn names(entries: ReadDir) -> impl Iterator<Item = String> {
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn look_in(directory: &str, looked_for: &mut HashSet<u64>, found: &mut HashMap<u64, String>) {
-    for fd in numbers(directory) {
+/// Whether it may be looked at.
+fn look_in(directory: &str, looked_for: &mut HashSet<u64>, found: &mut HashMap<u64, String>) -> bool {
+    let Ok(entries) = read_dir(directory) else { return false };
+    for fd in names(entries) {
         let place = format!("{directory}/{fd}");
         if let Some(inode) = inode_at(&place).filter(|inode| looked_for.remove(inode)) {
             found.insert(inode, place);
         }
     }
+    true
 }
 
 /// The inode of the socket that a descriptor in /proc is.

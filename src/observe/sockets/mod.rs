@@ -35,7 +35,9 @@ pub mod waiting;
 
 use held::Held;
 use nix::errno::Errno;
+use nix::unistd::Pid;
 use rules::SocketRules;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use table::Table;
@@ -79,8 +81,9 @@ impl Sockets {
         self.line.join(later, caller)
     }
 
-    /// The command has been given a socket.
-    pub fn given(&self, held: &Held) -> Result<(), Errno> {
+    /// The command has been given a socket, as this descriptor of a thread's.
+    pub fn given(&self, held: &Held, tid: Pid, fd: RawFd) -> Result<(), Errno> {
+        held.is_at(format!("/proc/{tid}/fd/{fd}"));
         held.given.store(true, Relaxed);
         self.line.wake()
     }
@@ -91,7 +94,7 @@ impl Sockets {
     }
 
     /// A message whose way was asked for has been let into the kernel.
-    pub fn gone_on(&self, tid: nix::unistd::Pid, id: u64) {
+    pub fn gone_on(&self, tid: Pid, id: u64) {
         self.table.gone_on(tid, id);
     }
 
