@@ -13,7 +13,7 @@ use nix::unistd::{Pid, getpid};
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The command's environment, `NAME=VALUE`.
 pub(super) fn command_environment(
@@ -62,9 +62,6 @@ fn passed_variables(plan: &Plan, invocation: &Invocation) -> Vec<String> {
     named.chain(by_socket.map(|(name, _)| name.to_string_lossy().into_owned())).collect()
 }
 
-/// Where nothing can be made by anyone, so that the probes of trees say nothing of it; it has one of its own.
-const PROCESSES: &str = "/proc";
-
 /// What the probes need to know.
 pub(super) fn surroundings(
     plan: &Plan,
@@ -78,9 +75,7 @@ pub(super) fn surroundings(
     Surroundings {
         restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
-        protected: held
-            .map(|m| m.protected_trees().into_iter().filter(|tree| tree != Path::new(PROCESSES)).collect())
-            .unwrap_or_default(),
+        protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.filter(|_| mounted).map(|m| m.masks.clone()).unwrap_or_default(),
         home: plan.home.as_ref().map(|h| h.path.clone()),

@@ -115,10 +115,7 @@ pub(super) fn mount_plan(
             None => {}
         }
     }
-    if means.one_uid && policy.filesystem.posture > Posture::Open {
-        // There a user steers all processes of the same uid, those outside too (proc(5), oom_score_adj and autogroup).
-        plan.read_only.push("/proc".into());
-    } else if plan.whole_read_only {
+    if plan.whole_read_only {
         // What /proc takes in changes the writing process or needs privilege: it is no store.
         plan.writable.push(Writable { path: "/proc".into(), idmapped: false });
     }

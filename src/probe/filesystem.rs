@@ -43,8 +43,6 @@ pub enum Operation {
     EnterHome,
     /// Reads the files that are mounted over the image's.
     Accounts,
-    /// Opens for writing what steers a process of the user's, its own for all.
-    SteerByFile,
     /// Creates a directory in each protected tree as the stage, for which no observer answers.
     CreateAsStage,
 }
@@ -69,9 +67,6 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
             run.home.iter().map(|home| io_outcome(enter(home).and_then(|()| std::fs::read_dir(".")))).collect()
         }
         Operation::Accounts => accounts(run),
-        Operation::SteerByFile => {
-            vec![errno_of(open("/proc/self/oom_score_adj", OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()))]
-        }
         Operation::CreateAsStage => {
             // An ordinary user's stage could make a name in little else than its HOME.
             let home = run.home.iter().filter(|home| !run.writable.iter().any(|place| home.starts_with(place)));

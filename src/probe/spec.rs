@@ -58,8 +58,6 @@ pub enum Needs {
     MadeSockets,
     /// A uid of the run's own, with which groups are given up.
     OwnUid,
-    /// A uid that is the caller's too.
-    OneUid,
     /// A bounding set that is emptied.
     Bounding,
     /// A program that can be executed.
@@ -178,7 +176,6 @@ impl Needs {
             Needs::FileRules => run.means.is_some_and(|means| means.files == FileBarrier::Landlock),
             Needs::MadeSockets => run.means.is_some_and(|means| means.egress == EgressBarrier::MadeSockets),
             Needs::OwnUid => run.means.is_some_and(|means| !means.one_uid),
-            Needs::OneUid => run.means.is_some_and(|means| means.one_uid),
             Needs::Bounding => run.means.is_some_and(|means| means.empties_bounding),
             Needs::Program => run.programs.is_some(),
             Needs::GivingPrograms => run.programs.as_ref().is_some_and(|programs| programs.gives),

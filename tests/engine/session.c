@@ -253,7 +253,7 @@ static void privilege(void) {
     for (unsigned at = 0; at < sizeof entries / sizeof *entries; at++) {
         char path[64];
         snprintf(path, sizeof path, "/proc/1/%s", entries[at]);
-        say("privilege", entries[at], open(path, at == 5 ? O_WRONLY : O_RDONLY | O_NONBLOCK));
+        say(at == 5 ? "steer" : "privilege", entries[at], open(path, at == 5 ? O_WRONLY : O_RDONLY | O_NONBLOCK));
     }
     /* What the kernel lets a user do to all processes of the same uid. */
     cpu_set_t one;

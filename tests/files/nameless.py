@@ -48,8 +48,12 @@ sys.stdin.readline()
 changes("lost", lost)
 changes("named", os.open(f"{kept}/named", os.O_RDONLY))
 changes("null", os.open("/dev/null", os.O_RDWR))
-changes("process", os.open("/proc/self/comm", os.O_RDWR))
+if sys.argv[3] != "bare":
+    changes("process", os.open("/proc/self/comm", os.O_RDWR))
 for path in ["/proc/self/comm", "/proc/thread-self/comm", "/proc/self", "/proc/1/comm", "/dev/null"]:
+    # Where the uid is the caller's, the process table takes no writes.
+    if sys.argv[3] == "bare" and path.startswith("/proc"):
+        continue
     tried(f"chmod-{path}", lambda: os.chmod(path, 0o600))
     tried(f"chown-{path}", lambda: os.chown(path, os.getuid(), os.getgid()))
     tried(f"utime-{path}", lambda: os.utime(path, (1, 1)))
