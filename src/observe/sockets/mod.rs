@@ -5,7 +5,8 @@
 //! socket(2)                    made here, given by ADDFD                 (families that the filter lets through)
 //! bind, connect, addressed or  made here on the duplicate, which is found by the inode behind the caller's descriptor;
 //! described sends              the destination is judged by `rules`, and what was read is what the kernel is given
-//! listen                       goes on, and the duplicate of what listens is dropped
+//! listen                       made here, or goes on for unix sockets; the duplicate of what listens is dropped
+//! unix and netlink sockets     go on for a process of one thread, but for abstract names and where names are masked
 //! sends on what is connected,  go on where nothing can take the socket's place meanwhile: see `Table::ask_way`
 //! accepted, made in pairs
 //! ```
