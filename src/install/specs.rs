@@ -13,6 +13,8 @@ use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddrV4};
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 
 pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
     let Some(wall) = &plan.wall else { return Unnoted { loopback: true, ..Unnoted::default() } };
@@ -28,7 +30,11 @@ pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
 pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Option<SocketRules> {
     let (wall, identity) = plan.wall.as_ref().zip(plan.identity.as_ref())?;
     let made = plan.rung.means().egress == EgressBarrier::MadeSockets && wall.egress == firewall::Egress::Restricted;
-    made.then(|| SocketRules::from(&wall_spec(run, identity.uid.as_raw(), proxy, wall, 0)))
+    // What else is masked is closed by its mode there, or the plan was refused (plan::by_mode).
+    let is_socket = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let masked = plan.mounts.iter().flat_map(|view| &view.masks).filter(|path| is_socket(path)).cloned().collect();
+    let rules = || SocketRules::from(&wall_spec(run, identity.uid.as_raw(), proxy, wall, 0));
+    made.then(|| SocketRules { masked, ..rules() })
 }
 
 /// How the command is confined, and which of its calls are looked at.

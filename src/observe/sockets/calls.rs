@@ -300,7 +300,7 @@ fn sweep_datagrams(sockets: &Sockets) {
 /// A port is free again when the command's last descriptor of its socket is closed, which is looked for here.
 fn free_port(sockets: &Sockets, but: &Held, port: u16) {
     let has = |held: &Held| port != 0 && held.inode != but.inode && held.port() == Some(port);
-    if sockets.table.all().iter().any(|held| has(held)) {
+    if sockets.table.any(has) {
         (0..2).for_each(|_| sockets.table.sweep(1, has));
     }
 }

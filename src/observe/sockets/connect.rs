@@ -12,8 +12,10 @@ use crate::observe::ask::with_mask_of;
 use crate::observe::caller::Unread;
 use crate::observe::decode;
 use crate::observe::judge::{Looked, Verdict};
-use crate::observe::told::{Refusal, Target};
+use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk::{self, path_of, split};
+use crate::observe::watched::PERMISSION;
+use crate::policy::Axis;
 use crate::sys;
 use nix::errno::Errno;
 use nix::libc;
@@ -151,10 +153,11 @@ impl Looked<'_> {
         };
         self.caller.still_waits()?;
         if is_masked(&sockets.rules.masked, &pinned) {
-            // What is masked on other rungs is nobody's socket.
+            // As where a mask is mounted over it, whose mode is nobody's.
             let path = path_of(pinned.as_fd()).map_or(at.given, |path| path.into_os_string().into_encoded_bytes());
-            let object = Target::Text(String::from_utf8_lossy(&path).into_owned());
-            return Ok(Err(self.refused_on_network(Errno::ECONNREFUSED, object, "masked")));
+            let target = PathTarget { decisive: path.clone(), path, to: None, read_only: false, makes: false };
+            let refusal = self.refusal(Errno::EACCES, Target::Path(target), PERMISSION);
+            return Ok(Err(refuse(Errno::EACCES, Refusal { axis: Some(Axis::Privilege), ..refusal })));
         }
         let address = unix_address(format!("/proc/self/fd/{}", pinned.as_raw_fd()).as_bytes());
         Ok(Ok(address.map(|address| Named { address, _pinned: pinned })))

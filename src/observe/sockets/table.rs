@@ -7,7 +7,7 @@ use crate::procfs;
 use nix::unistd::Pid;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A socket of which no duplicate is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +76,16 @@ impl Table {
         self.state().held.get(&inode).cloned()
     }
 
-    /// All of them.
-    pub fn all(&self) -> Vec<Arc<Held>> {
-        self.state().held.values().cloned().collect()
+    /// Those of which a connection is on its way that nobody waits for. Of no others is anything kept here beyond a call: a
+    /// duplicate that is let go closes.
+    pub fn connecting(&self) -> Vec<Arc<Held>> {
+        let state = self.state();
+        state.held.values().filter(|held| held.connecting.load(Relaxed)).cloned().collect()
+    }
+
+    /// Whether there is one of which that is true.
+    pub fn any(&self, of: impl Fn(&Held) -> bool) -> bool {
+        self.state().held.values().any(|held| of(held))
     }
 
     /// How many there are.
@@ -169,32 +176,29 @@ impl Table {
     /// Drops what no process has any more, of the sockets that `concerns` is true of. What was missed less than `patience` times
     /// before is only noted: it may be on its way from one process to another.
     pub fn sweep(&self, patience: u32, concerns: impl Fn(&Held) -> bool) {
-        let mut looked_at = self.all();
-        looked_at.retain(|held| held.given.load(Relaxed) && concerns(held) && !held.is_where_it_was());
-        if looked_at.is_empty() {
+        let looked_for: HashSet<u64> = {
+            let state = self.state();
+            let held = state.held.values().filter(|held| held.given.load(Relaxed) && concerns(held));
+            held.filter(|held| !held.is_where_it_was()).map(|held| held.inode).collect()
+        };
+        if looked_for.is_empty() {
             return;
         }
-        let inodes: HashSet<u64> = looked_at.iter().map(|held| held.inode).collect();
-        // Meanwhile they are kept by nobody who need not.
-        let looked_at: Vec<Weak<Held>> = looked_at.iter().map(Arc::downgrade).collect();
-        let living = living::holders(inodes);
-        for held in looked_at.iter().filter_map(Weak::upgrade) {
-            if let Some(place) = living.get(&held.inode) {
+        let living = living::holders(looked_for.clone());
+        let mut state = self.state();
+        for inode in looked_for {
+            let Some(held) = state.held.get(&inode) else { continue };
+            if let Some(place) = living.get(&inode) {
                 held.is_at(place.clone());
             } else if held.missed.fetch_add(1, Relaxed) >= patience {
-                self.drop_held(&held);
+                // Should someone have it after all, in a message that nobody has received, it is no way out any more:
+                // nothing would be known of it.
+                if held.kind.is_inet_datagram() {
+                    held.silence();
+                }
+                state.held.remove(&inode);
             }
         }
-    }
-
-    fn drop_held(&self, held: &Held) {
-        let mut state = self.state();
-        // Should someone have it after all, in a message that nobody has received, it is no way out any more: nothing would
-        // be known of it.
-        if held.kind.is_inet_datagram() {
-            held.silence();
-        }
-        state.held.remove(&held.inode);
     }
 }
 

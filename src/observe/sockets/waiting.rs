@@ -130,8 +130,7 @@ impl Line {
         let mut swept = Instant::now();
         loop {
             waiting.append(&mut self.come.lock().unwrap_or_else(PoisonError::into_inner));
-            let connecting: Vec<Arc<Held>> =
-                table.all().into_iter().filter(|held| held.connecting.load(Relaxed)).collect();
+            let connecting = table.connecting();
             let Ok(ready) = self.look(&waiting, &connecting, table.len() > 0) else { return };
             // A counter that is not read stays as it is, and is no end of waiting.
             if !matches!(self.wake.read(), Ok(_) | Err(Errno::EAGAIN)) {
