@@ -133,7 +133,10 @@ fn set_option(looked: &Looked<'_>, arguments: &[u64; 6], value: &[u8]) -> Result
         }
     };
     if let Some(held) = looked.held_socket(socket)? {
-        return Ok(Some(set(held.as_fd())));
+        return Ok(Some(match &*held.file() {
+            Some(file) => set(file.as_fd()),
+            None => Verdict::RefuseSilently(Errno::EBADF),
+        }));
     }
     let process = threads::process_of(looked.caller.tid).ok_or(Unread::Gone)?;
     let socket = match looked.caller.with_memory(|| Ok(duplicate_of(looked.caller.tid, process, socket)))? {

@@ -69,7 +69,7 @@ impl Caller for Stopped {
                 gone_on
             }
             Outcome::Made(held, close_on_exec) => {
-                match notify::succeed_with_file(listener, id, held.as_fd(), close_on_exec) {
+                match held.with(|file| notify::succeed_with_file(listener, id, file, close_on_exec)) {
                     Ok(fd) => self.sockets.given(&held, self.tid, fd),
                     Err(errno) => {
                         self.sockets.not_given(&held);

@@ -229,6 +229,10 @@ fn connect_tcp(sockets: &Sockets, held: &Held, to: &[u8], blocks: bool) -> Outco
         // What has become of it is what is told.
         outcome = held.connect(to);
     }
+    // Another thread of the command's has seen it connected meanwhile.
+    if outcome == Err(Errno::EBADF) {
+        return if blocks { Outcome::Done(0) } else { Outcome::Failed(Errno::EISCONN) };
+    }
     match held.tcp() {
         // No one is told of the connection before the command alone has it.
         Tcp::Beyond => sockets.table.release(held),

@@ -12,7 +12,7 @@ use nix::sys::stat::fstat;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 /// The device that sockets of the inet families are bound to.
 const LO: &str = "lo";
@@ -49,7 +49,8 @@ impl Kind {
 /// One such socket.
 #[derive(Debug)]
 pub struct Held {
-    file: OwnedFd,
+    /// The duplicate, until it is let go: who still knows of the socket then does not keep it from closing.
+    file: RwLock<Option<OwnedFd>>,
     /// Its inode, by which it is known behind any descriptor.
     pub inode: u64,
     /// What it is.
@@ -78,7 +79,7 @@ impl Held {
         let file = call_for_fd(libc::SYS_socket, numbers)?;
         let inode = fstat(&file)?.st_ino;
         let held = Held {
-            file,
+            file: RwLock::new(Some(file)),
             inode,
             kind: what,
             alone: Mutex::new(()),
@@ -95,7 +96,7 @@ impl Held {
 
     /// Binds it to the device `lo`, which takes no privilege where it is bound to none (socket(7), Linux 5.7).
     fn bind_to_lo(&self) -> Result<(), Errno> {
-        setsockopt(&self.file, sockopt::BindToDevice, &OsString::from(LO))?;
+        self.with(|file| setsockopt(&file, sockopt::BindToDevice, &OsString::from(LO)))?;
         if self.is_on_lo()? { Ok(()) } else { Err(Errno::ENODEV) }
     }
 
@@ -110,9 +111,29 @@ impl Held {
     fn option(&self, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
         let mut length = u32::try_from(value.len()).map_err(|_| Errno::EINVAL)?.to_ne_bytes();
         let [level, option] = [level, option].map(|number| Argument::Number(number as u64));
-        let of = Argument::Fd(self.file.as_fd());
-        call(libc::SYS_getsockopt, [of, level, option, Argument::Memory(value), Argument::Memory(&mut length)])?;
+        self.with(|file| {
+            let of = Argument::Fd(file);
+            call(libc::SYS_getsockopt, [of, level, option, Argument::Memory(value), Argument::Memory(&mut length)])
+        })?;
         Ok((u32::from_ne_bytes(length) as usize).min(value.len()))
+    }
+
+    /// Does `work` on the duplicate; EBADF where it was let go.
+    pub fn with<T>(&self, work: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>) -> Result<T, Errno> {
+        match &*self.file() {
+            Some(file) => work(file.as_fd()),
+            None => Err(Errno::EBADF),
+        }
+    }
+
+    /// The duplicate, which is not let go while this is kept.
+    pub fn file(&self) -> RwLockReadGuard<'_, Option<OwnedFd>> {
+        self.file.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the duplicate, when nothing is done on it.
+    pub fn let_go(&self) {
+        drop(self.file.write().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Someone has it by this descriptor.
@@ -143,8 +164,9 @@ impl Held {
     }
 
     fn has_no_flag(&self) -> bool {
-        let get = [Argument::Fd(self.file.as_fd()), Argument::Number(libc::F_GETFL as u64)];
-        call(libc::SYS_fcntl, get).is_ok_and(|flags| flags & i64::from(libc::O_NONBLOCK) == 0)
+        let get = Argument::Number(libc::F_GETFL as u64);
+        let flags = self.with(|file| call(libc::SYS_fcntl, [Argument::Fd(file), get]));
+        flags.is_ok_and(|flags| flags & i64::from(libc::O_NONBLOCK) == 0)
     }
 
     /// connect(2) that does not wait. Whether it would is a flag of the file that the command shares, so it is changed for
@@ -161,8 +183,9 @@ impl Held {
         }
         let mut address = address.to_vec();
         let size = Argument::Number(address.len() as u64);
-        let to = [Argument::Fd(self.file.as_fd()), Argument::Memory(&mut address), size];
-        let outcome = call(libc::SYS_connect, to).map(|_| ());
+        let outcome = self.with(|file| {
+            call(libc::SYS_connect, [Argument::Fd(file), Argument::Memory(&mut address), size]).map(|_| ())
+        });
         if blocks {
             self.set_nonblocking(false)?;
         }
@@ -173,7 +196,7 @@ impl Held {
     fn set_nonblocking(&self, on: bool) -> Result<(), Errno> {
         let mut value = i32::from(on).to_ne_bytes();
         let request = Argument::Number(libc::FIONBIO);
-        call(libc::SYS_ioctl, [Argument::Fd(self.file.as_fd()), request, Argument::Memory(&mut value)]).map(|_| ())
+        self.with(|file| call(libc::SYS_ioctl, [Argument::Fd(file), request, Argument::Memory(&mut value)])).map(|_| ())
     }
 
     /// connect(2) with AF_UNSPEC, which for datagrams takes the binding to the device away as well: it is renewed before
@@ -193,7 +216,7 @@ impl Held {
         let _alone = self.alone();
         let mut address = address.to_vec();
         let size = Argument::Number(address.len() as u64);
-        call(libc::SYS_bind, [Argument::Fd(self.file.as_fd()), Argument::Memory(&mut address), size])?;
+        self.with(|file| call(libc::SYS_bind, [Argument::Fd(file), Argument::Memory(&mut address), size]))?;
         // A scope of IPv6 would have bound it to another device.
         if self.kind.is_inet() && !mutation::left_out("lo-device") && !self.is_on_lo()? {
             self.silence();
@@ -205,15 +228,18 @@ impl Held {
     /// Nothing is sent by it any more, whoever has it: for datagrams nothing undoes that.
     pub fn silence(&self) {
         // ENOTCONN, which it says of most of them, comes after it is done (inet_shutdown, net/ipv4/af_inet.c).
-        if let Err(Errno::EBADF) = shutdown(self.file.as_raw_fd(), Shutdown::Both) {
-            crate::sys::exit_now(1);
-        }
+        let shut = self.with(|file| match shutdown(file.as_raw_fd(), Shutdown::Both) {
+            Err(Errno::ENOTSOCK) => crate::sys::exit_now(1),
+            Ok(()) | Err(_) => Ok(()),
+        });
+        // What was let go is no datagram socket.
+        debug_assert!(shut.is_ok());
     }
 
     /// listen(2).
     pub fn listen(&self, backlog: i32) -> Result<(), Errno> {
         let backlog = Argument::Number(backlog as u64);
-        call(libc::SYS_listen, [Argument::Fd(self.file.as_fd()), backlog]).map(|_| ())
+        self.with(|file| call(libc::SYS_listen, [Argument::Fd(file), backlog])).map(|_| ())
     }
 
     /// Whether it is of datagrams (socket(7), SO_TYPE).
@@ -230,8 +256,11 @@ impl Held {
         }
         let mut address = [0; 128];
         let mut length = 128u32.to_ne_bytes();
-        let of = Argument::Fd(self.file.as_fd());
-        call(libc::SYS_getsockname, [of, Argument::Memory(&mut address), Argument::Memory(&mut length)]).ok()?;
+        self.with(|file| {
+            let of = Argument::Fd(file);
+            call(libc::SYS_getsockname, [of, Argument::Memory(&mut address), Argument::Memory(&mut length)])
+        })
+        .ok()?;
         Some(u16::from_be_bytes([address[2], address[3]])).filter(|port| *port != 0)
     }
 
@@ -270,12 +299,6 @@ impl Held {
     }
 }
 
-impl AsFd for Held {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 /// Where TCP stands with a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tcp {
@@ -291,7 +314,6 @@ pub enum Tcp {
 mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
-    use std::os::fd::AsRawFd;
 
     fn open(kind: i32, transport: Transport) -> Held {
         Held::open(libc::AF_INET, kind, 0, Kind::Inet(transport, false)).unwrap()
@@ -334,7 +356,7 @@ mod tests {
         let held = open(libc::SOCK_DGRAM, Transport::Udp);
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = v4(peer.local_addr().unwrap());
-        let send = || crate::sys::message::send_message(held.as_fd(), &to, b"x", &[], 0);
+        let send = || held.with(|file| crate::sys::message::send_message(file, &to, b"x", &[], 0));
         assert_eq!(send(), Ok(1));
         held.silence();
         assert_eq!(send(), Err(Errno::EPIPE));
@@ -349,6 +371,7 @@ mod tests {
         assert_eq!(held.port(), None);
         held.bind(&super::super::address::of("[::1]:0".parse().unwrap(), 0, 0)).unwrap();
         assert!(held.port().is_some() && held.is_on_lo().unwrap());
-        assert!(held.as_fd().as_raw_fd() > 2);
+        held.let_go();
+        assert_eq!(held.listen(1), Err(Errno::EBADF));
     }
 }

@@ -25,7 +25,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::sys::uio::pwrite;
 use nix::unistd::Pid;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// `UIO_MAXIOV`: sendmmsg(2) sends no more at once.
@@ -255,7 +255,7 @@ impl Looked<'_> {
             while let Some(one) = ready.get(done) {
                 let sent = {
                     let _alone = held.alone();
-                    send_message(held.as_fd(), &one.name, &one.data, &one.control, ours)
+                    held.with(|file| send_message(file, &one.name, &one.data, &one.control, ours))
                 };
                 match (sent, &lengths) {
                     (Ok(sent), None) => return Outcome::Done(sent as i64),

@@ -96,6 +96,7 @@ impl Table {
     /// The command could not be given it.
     pub fn forget(&self, held: &Held) {
         self.state().held.remove(&held.inode);
+        held.let_go();
     }
 
     /// The duplicate of a socket that is connected or listens is dropped: from here on only the command has it, and its last
@@ -112,6 +113,8 @@ impl Table {
         if state.held.remove(&held.inode).is_some() {
             state.remember(held.inode, known);
         }
+        drop(state);
+        held.let_go();
     }
 
     /// What is known of a socket that is not among them.

@@ -163,8 +163,15 @@ impl Line {
     fn look(&self, waiting: &[Waiting], connecting: &[Arc<Held>], any: bool) -> Result<Vec<bool>, Errno> {
         let mut fds = vec![PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
         let on = waiting.iter().filter_map(|one| one.later.on.as_ref());
-        fds.extend(on.map(|(held, events)| PollFd::new(held.as_fd(), *events)));
-        fds.extend(connecting.iter().map(|held| PollFd::new(held.as_fd(), PollFlags::POLLOUT)));
+        let on: Vec<_> = on.map(|(held, events)| (held.file(), *events)).collect();
+        let connecting: Vec<_> = connecting.iter().map(|held| (held.file(), PollFlags::POLLOUT)).collect();
+        for (file, events) in on.iter().chain(&connecting) {
+            fds.push(match &**file {
+                Some(file) => PollFd::new(file.as_fd(), *events),
+                // What was let go is looked at again by who waits for it: this one can be written to.
+                None => PollFd::new(self.wake.as_fd(), PollFlags::POLLOUT),
+            });
+        }
         let timeout = match () {
             () if waiting.iter().any(|one| !one.later.interruptible) => PollTimeout::try_from(SOON),
             () if !waiting.is_empty() => PollTimeout::try_from(TICK),
