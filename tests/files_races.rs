@@ -29,7 +29,7 @@ fn script(ways: &[(&str, &[&[&str]])], milliseconds: u32, times: u32) -> String 
     let mut script = format!(
         "umask 022; see() {{ find {SHUT} -printf '%p %y %m %U %G %s %n %T@ %C@\\n' | sort; cat {SHUT}/kept; }}
          set_up() {{ rm -rf {OPEN}/* {SHUT}/new; for at in {SHUT} {OPEN}; do mkdir -p $at/directory; echo kept > $at/kept; done; }}
-         race() {{ set_up 2>&-; before=$(see); timeout 60 racers $1 $2 {milliseconds} {OPEN} {SHUT} {TRIES} || echo \"$1 $2 ended $?\"
+         race() {{ set_up 2>&-; before=$(see); timeout 180 racers $1 $2 {milliseconds} {OPEN} {SHUT} {TRIES} || echo \"$1 $2 ended $?\"
              [ \"$(see)\" = \"$before\" ] || {{ echo \"$1 $2 changed\"; return; }}
              [ $3 = 1 ] || race $1 $2 $(($3 - 1)); }}\n"
     );
@@ -97,7 +97,7 @@ fn hold_on(rung: &str, less: Less, ways: &[(&str, &[&[&str]])]) {
     assert_eq!(changed, count, "each race is won without ringfence: {live}");
     restored(&fence, user);
 
-    let ended = run(&fence, user, rung, &script(ways, 20_000, 1));
+    let ended = run(&fence, user, rung, &script(ways, 120_000, 1));
     assert_eq!(ended.said.code, Some(0), "{}", ended.said);
     let others: Vec<&str> = ended.said.out.lines().filter(|line| !line.contains("wrong=0")).collect();
     assert!(others.is_empty(), "{others:?} {}", ended.said);

@@ -119,7 +119,6 @@ impl Table {
 fn told(denial: &Denial) -> Told {
     let object = &denial.object;
     let object = match (&object.path, &object.text, &object.host, object.addrs.first()) {
-        (Some(path), ..) if path.starts_with("/proc/") => without_numbers(path),
         (Some(path), ..) => object.to.iter().fold(path.clone(), |path, to| format!("{path} -> {to}")),
         // The numbers of ringfence's own processes differ from run to run.
         (None, Some(text), ..) if denial.rule == "trace" && text != "pid 1" => "pid N".to_owned(),
@@ -137,12 +136,6 @@ fn told(denial: &Denial) -> Told {
         errno: denial.errno.clone().or(status).unwrap_or_default(),
         rule: denial.rule.clone(),
     }
-}
-
-/// A path of a process's, whichever it is.
-fn without_numbers(path: &str) -> String {
-    let part = |part: &str| if part.parse::<u32>().is_ok() { "N".to_owned() } else { part.to_owned() };
-    path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
 /// Holds a run to the table; what is not as it says.

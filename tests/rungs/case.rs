@@ -31,11 +31,9 @@ pub enum Row {
     DevBox,
     /// Programs with file capabilities, which are not started where the bounding set lacks them (capabilities(7)).
     FileCapabilities,
-    /// Files of /proc, by which who has the caller's uid steers processes outside.
-    OneUid,
 }
 
-pub const ROWS: [Row; 9] = [
+pub const ROWS: [Row; 8] = [
     Row::Datagrams,
     Row::OwnAddress,
     Row::SocketOptions,
@@ -44,7 +42,6 @@ pub const ROWS: [Row; 9] = [
     Row::OwnNamespace,
     Row::DevBox,
     Row::FileCapabilities,
-    Row::OneUid,
 ];
 
 /// What an act gives: `ok`, an errno's name, or an HTTP status.
