@@ -68,11 +68,7 @@ fn register(kind: u8, bytes: [u8; 8]) -> u64 {
 /// All that is looked at, under each posture of the privilege axis that has anything looked at, with and without mounts.
 static TABLES: LazyLock<[Calls; 3]> = LazyLock::new(|| {
     let ids = Ids { uid: 10_001, gid: 10_002 };
-    let terms = [
-        (Posture::Locked, Means::FULL),
-        (Posture::Restricted, Means::FULL),
-        (Posture::Locked, Means::BARE),
-    ];
+    let terms = [(Posture::Locked, Means::FULL), (Posture::Restricted, Means::FULL), (Posture::Locked, Means::BARE)];
     terms.map(|(privilege, means)| {
         Calls::new(&Terms { privilege, network: Posture::Restricted, means }, ids, &[Abi::I386])
     })
