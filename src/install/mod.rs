@@ -1,6 +1,7 @@
 //! Set-up with privilege, read back, undone in reverse.
 pub mod account;
 pub mod dev_box;
+mod error;
 pub mod firewall;
 pub mod home;
 pub mod mountinfo;
@@ -16,17 +17,16 @@ pub mod rootless;
 mod specs;
 mod stage_process;
 mod surroundings;
+mod take_down;
 mod tool_files;
 mod tree;
 pub mod undo;
 mod view;
 pub mod workspace;
 
-use crate::channel::{Channel, ChannelError};
+use crate::channel::Channel;
 use crate::confine::exec::{Command, SignalState};
-use crate::confine::seccomp::FilterError;
 use crate::host::{Facts, real_path};
-use crate::ledger::{Ledger, LedgerError};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
@@ -40,19 +40,16 @@ use crate::supervise::terminal::Terminal;
 use crate::sys::{self, Fork};
 use account::AccountError;
 use account::Identity;
+pub use error::InstallError;
 use firewall::rules::PROXIES;
-use firewall::{FirewallError, Wall, Watch};
-use nix::errno::Errno;
+use firewall::{Wall, Watch};
 use nix::sys::prctl::set_dumpable;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use placeholders::{PlaceholderError, Placeholders};
-use protect::ProtectError;
+use placeholders::Placeholders;
 use proxy::{ProxyProcess, SpawnError};
 use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
-use rootless::{Namespaces, RootlessError};
+use rootless::Namespaces;
 use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
@@ -62,80 +59,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use surroundings::{c_strings, command_environment, surroundings, workdir};
-use undo::{Undo, UndoError, UndoFile};
+use undo::{Undo, UndoFile};
 use view::enter_view;
-use workspace::{Owners, Ownership, WorkspaceError};
-
-/// A step of the set-up failed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// The proxy.
-    #[error(transparent)]
-    Proxy(#[from] SpawnError),
-    /// The wall.
-    #[error(transparent)]
-    Firewall(#[from] FirewallError),
-    /// The sandbox's own namespaces.
-    #[error(transparent)]
-    Namespaces(#[from] RootlessError),
-    /// What the host would run later.
-    #[error(transparent)]
-    Protect(#[from] ProtectError),
-    /// What stands for what is missing of it.
-    #[error(transparent)]
-    Placeholders(#[from] PlaceholderError),
-    /// The state directory.
-    #[error("state directory: {0}")]
-    State(#[from] LedgerError),
-    /// A port that is to be published.
-    #[error(transparent)]
-    Publish(#[from] publish::Taken),
-    /// HOME.
-    #[error(transparent)]
-    Home(#[from] home::HomeError),
-    /// A workspace.
-    #[error(transparent)]
-    Workspace(#[from] WorkspaceError),
-    /// The file of prior owners.
-    #[error(transparent)]
-    Undo(#[from] UndoError),
-    /// A name that only one run may have.
-    #[error(transparent)]
-    Reserve(#[from] ReserveError),
-    /// Two runs cannot change the owner of one tree.
-    #[error("workspace {path}: another run has changed its owner and will put it back; accepted: one run at a time",
-        path = path.display())]
-    TreeIsTaken {
-        /// The tree.
-        path: PathBuf,
-    },
-    /// The seccomp program.
-    #[error(transparent)]
-    Filter(#[from] FilterError),
-    /// A file for the tools.
-    #[error(transparent)]
-    Tools(#[from] tool_files::ToolFileError),
-    /// The stage.
-    #[error("stage: {0}")]
-    Stage(String),
-    /// The observer.
-    #[error(transparent)]
-    Evidence(#[from] EvidenceError),
-    /// The channel to the stage.
-    #[error(transparent)]
-    Channel(#[from] ChannelError),
-    /// A call.
-    #[error("{call}: {errno}")]
-    Call {
-        /// The call.
-        call: &'static str,
-        /// Its errno.
-        errno: Errno,
-    },
-    /// The command holds a NUL byte.
-    #[error("the command or its environment holds a NUL byte")]
-    Nul,
-}
+use workspace::{Owners, Ownership};
 
 /// What the command is and where it comes from.
 #[derive(Debug, Clone)]
@@ -405,63 +331,6 @@ impl Installation {
         }
     }
 
-    /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
-    /// have to say before they go.
-    pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
-        let mut faults = Vec::new();
-        let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
-        let stage = self.stage.as_ref().map(|stage| stage.pid);
-        let emptied = match self.stage.take() {
-            Some(stage) => self.end_sandbox(stage),
-            None => Ok(()),
-        };
-        let mut collected = self.evidence.collect_all(ledger);
-        // It stays until it is ended below; one that has not, took with it what it refused last.
-        if let Err(EvidenceError::Observer(cause)) = &collected {
-            let lost = self.evidence.observer_was_lost(cause, ledger);
-            collected = lost.map_err(EvidenceError::from).and_then(|()| self.evidence.collect_all(ledger));
-        }
-        match collected {
-            Ok(()) => {}
-            // It was taken for the reason of the abort already.
-            Err(EvidenceError::ProxyEnded) => {}
-            Err(error) => note(Err(error.to_string())),
-        }
-        note(self.evidence.collect_last_of_audit(ledger).map_err(|e| e.to_string()));
-        self.evidence.observer_is_over();
-        if let Some(pid) = self.observer.take() {
-            note(end_process(pid));
-            // Its child came to this process with its end.
-            note(stage.map_or(Ok(()), reap));
-        }
-        note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
-        for pid in self.proxy.take().map(|(pid, _)| pid).into_iter().chain(self.forwarder.take().map(|f| f.pid)) {
-            note(end_process(pid));
-        }
-        if let Some(wall) = self.wall.take() {
-            self.watch = None;
-            let held_against = match wall.counters() {
-                Ok(counters) => self.evidence.reconcile(&counters, ledger),
-                Err(cause) => self.evidence.uncounted(&cause, ledger),
-            };
-            note(held_against.map_err(|e| e.to_string()));
-            // It stays as long as there is anything to hold; the next run clears it.
-            if emptied.is_ok() {
-                note(wall.remove_if_there().map_err(|e| e.to_string()));
-            }
-        }
-        note(emptied);
-        let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
-        if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
-            note(file.remove().map_err(|e| e.to_string()));
-        }
-        note(undone);
-        self.trees.clear();
-        note(self.remove_placeholders());
-        note(self.home.remove_if_empty().map_err(|e| e.to_string()));
-        faults
-    }
-
     /// The processes of ours beside the stage.
     pub fn companions(&self) -> impl Iterator<Item = Pid> {
         let forwarder = self.forwarder.as_ref().map(|forwarder| forwarder.pid);
@@ -472,19 +341,4 @@ impl Installation {
 fn reserve_tree(path: &Path) -> Result<Reservation, InstallError> {
     let stat = nix::sys::stat::lstat(path).map_err(|errno| InstallError::Call { call: "lstat", errno })?;
     reserve::tree(stat.st_dev, stat.st_ino)?.ok_or_else(|| InstallError::TreeIsTaken { path: path.into() })
-}
-
-fn end_process(pid: Pid) -> Result<(), String> {
-    match kill(pid, Signal::SIGKILL) {
-        Ok(()) | Err(Errno::ESRCH) => reap(pid),
-        Err(errno) => Err(format!("kill of a process of ours: {errno}")),
-    }
-}
-
-fn reap(pid: Pid) -> Result<(), String> {
-    match waitpid(pid, None) {
-        // The stage is the observer's child, and after a handover none of ours is this process's.
-        Ok(_) | Err(Errno::ECHILD) => Ok(()),
-        Err(errno) => Err(format!("waitpid: {errno}")),
-    }
 }

@@ -1,6 +1,7 @@
 //! The stage, seen from the supervisor, and the end of the sandbox whether the stage lives or not.
 
-use super::{Installation, reap};
+use super::Installation;
+use super::take_down::reap;
 use crate::channel::{Channel, ChannelError};
 use crate::stage::Notice;
 use crate::supervise::descendants;

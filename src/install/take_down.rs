@@ -1,0 +1,83 @@
+//! The end of what was put up, in reverse.
+use super::Installation;
+use crate::ledger::Ledger;
+use crate::observe::evidence::EvidenceError;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+impl Installation {
+    /// Takes everything down in reverse and says what could not be. The ledger takes in what the enforcing parts still
+    /// have to say before they go.
+    pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
+        let stage = self.stage.as_ref().map(|stage| stage.pid);
+        let emptied = match self.stage.take() {
+            Some(stage) => self.end_sandbox(stage),
+            None => Ok(()),
+        };
+        let mut collected = self.evidence.collect_all(ledger);
+        // It stays until it is ended below; one that has not, took with it what it refused last.
+        if let Err(EvidenceError::Observer(cause)) = &collected {
+            let lost = self.evidence.observer_was_lost(cause, ledger);
+            collected = lost.map_err(EvidenceError::from).and_then(|()| self.evidence.collect_all(ledger));
+        }
+        match collected {
+            Ok(()) => {}
+            // It was taken for the reason of the abort already.
+            Err(EvidenceError::ProxyEnded) => {}
+            Err(error) => note(Err(error.to_string())),
+        }
+        note(self.evidence.collect_last_of_audit(ledger).map_err(|e| e.to_string()));
+        self.evidence.observer_is_over();
+        if let Some(pid) = self.observer.take() {
+            note(end_process(pid));
+            // Its child came to this process with its end.
+            note(stage.map_or(Ok(()), reap));
+        }
+        note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
+        for pid in self.proxy.take().map(|(pid, _)| pid).into_iter().chain(self.forwarder.take().map(|f| f.pid)) {
+            note(end_process(pid));
+        }
+        if let Some(wall) = self.wall.take() {
+            self.watch = None;
+            let held_against = match wall.counters() {
+                Ok(counters) => self.evidence.reconcile(&counters, ledger),
+                Err(cause) => self.evidence.uncounted(&cause, ledger),
+            };
+            note(held_against.map_err(|e| e.to_string()));
+            // It stays as long as there is anything to hold; the next run clears it.
+            if emptied.is_ok() {
+                note(wall.remove_if_there().map_err(|e| e.to_string()));
+            }
+        }
+        note(emptied);
+        let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
+        if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
+            note(file.remove().map_err(|e| e.to_string()));
+        }
+        note(undone);
+        self.trees.clear();
+        note(self.remove_placeholders());
+        note(self.home.remove_if_empty().map_err(|e| e.to_string()));
+        faults
+    }
+}
+
+fn end_process(pid: Pid) -> Result<(), String> {
+    match kill(pid, Signal::SIGKILL) {
+        Ok(()) | Err(Errno::ESRCH) => reap(pid),
+        Err(errno) => Err(format!("kill of a process of ours: {errno}")),
+    }
+}
+
+/// The end of a child of ours, waited for.
+pub(super) fn reap(pid: Pid) -> Result<(), String> {
+    match waitpid(pid, None) {
+        // The stage is the observer's child, and after a handover none of ours is this process's.
+        Ok(_) | Err(Errno::ECHILD) => Ok(()),
+        Err(errno) => Err(format!("waitpid: {errno}")),
+    }
+}
