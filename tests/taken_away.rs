@@ -235,3 +235,25 @@ fn a_read_only_root_is_held_where_home_and_record_can_be_written() {
         on(Less::new().container_user(user, user), "bare"),
     ]);
 }
+
+#[test]
+fn a_workspace_on_a_read_only_root_is_as_it_is_and_refused_where_it_is_named() {
+    let fence = Fence::new();
+    for directory in ["/home", "/var/log"] {
+        fence.world.mount_memory(directory).expect("tmpfs");
+    }
+    assert_eq!(as_root(&fence, "stat -c %U /app").trim(), "root");
+    let fence = fence.less(Less::new().container().read_only_root());
+    let run = |flags: &[&str]| {
+        let flags: Vec<&str> = ["--policy", "nist-high"].iter().chain(flags).copied().collect();
+        let (mut command, ledger) = fence.command(&flags, &["sh", "-c", "touch /app/made || touch /tmp/made"]);
+        command.current_dir("/app");
+        fence.ended(fence.output(command), ledger)
+    };
+    let ended = run(&[]);
+    assert_eq!((ended.said.code, ended.start().rung.as_str()), (Some(0), "container"), "{ended}");
+    assert!(ended.said.err.contains("'/app/made': Read-only file system"), "{ended}");
+    let ended = run(&["--workspace", "/app"]);
+    assert_eq!((ended.said.code, ended.said.out.as_str()), (Some(125), ""), "{ended}");
+    assert!(ended.said.err.contains("/app: ") && ended.said.err.contains("read-only file system"), "{ended}");
+}

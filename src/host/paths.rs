@@ -1,6 +1,7 @@
 //! What is at the paths that a policy speaks of.
 
 use crate::install::account::Identity;
+use nix::sys::statvfs::{FsFlags, statvfs};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ pub enum PathFact {
         directory: bool,
         /// Whether the command's ids may write it.
         writable: bool,
+        /// Whether its file system is mounted read-only (statvfs(3), ST_RDONLY), so that its owner cannot be changed.
+        read_only: bool,
         /// Why it cannot be mounted with exchanged ids, where that was tried; empty where it can.
         idmap: Option<String>,
     },
@@ -73,9 +76,12 @@ pub(super) fn look_at(path: &Path, identity: &Identity) -> PathFact {
         Err(e) if is_missing(&e) => return PathFact::Missing,
         Err(e) => return PathFact::Unreadable(e.to_string()),
     }
-    let seen = path.canonicalize().and_then(|real| std::fs::symlink_metadata(&real).map(|meta| (real, meta)));
+    let seen = path.canonicalize().and_then(|real| {
+        let (meta, mount) = (std::fs::symlink_metadata(&real)?, statvfs(&real)?);
+        Ok((real, meta, mount.flags().contains(FsFlags::ST_RDONLY)))
+    });
     match seen {
-        Ok((real, meta)) => {
+        Ok((real, meta, read_only)) => {
             let (mode, uid, gid) = (meta.mode(), meta.uid(), meta.gid());
             let bit = if uid == identity.uid.as_raw() {
                 0o200
@@ -84,7 +90,7 @@ pub(super) fn look_at(path: &Path, identity: &Identity) -> PathFact {
             } else {
                 0o002
             };
-            PathFact::Present { real, directory: meta.is_dir(), writable: mode & bit != 0, idmap: None }
+            PathFact::Present { real, directory: meta.is_dir(), writable: mode & bit != 0, read_only, idmap: None }
         }
         Err(e) if is_missing(&e) => PathFact::Missing,
         Err(e) => PathFact::Unreadable(e.to_string()),

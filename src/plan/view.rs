@@ -72,7 +72,15 @@ pub(super) fn mount_plan(
                     return Err(Refusal::Path { path: path.clone(), fault });
                 }
             }
-            Some(PathFact::Present { real, writable, idmap, directory }) => {
+            // Its owner cannot be changed where nothing can.
+            Some(PathFact::Present { writable: false, read_only: true, idmap, .. }) if idmap.as_deref() != Some("") => {
+                if named.contains(path) {
+                    let fault = "the command's user may not write it, and on a read-only file system its owner cannot \
+                                 be changed; accepted: a writable mount there, or a directory of the command's own";
+                    return Err(Refusal::Path { path: path.clone(), fault: fault.into() });
+                }
+            }
+            Some(PathFact::Present { real, writable, idmap, directory, .. }) => {
                 let ownership = match (writable, idmap.as_deref()) {
                     (true, _) => Ownership::Kept,
                     (false, Some("")) => Ownership::Idmapped,
