@@ -34,6 +34,15 @@ pub enum Command {
     /// Ask the allowlist
     #[command(subcommand)]
     Allowlist(AllowlistCommand),
+    /// Judge a host as the proxy would now, step by step: 0 admitted, 1 refused, 2 without an address
+    Why {
+        /// What to judge; 443 without a port
+        #[arg(value_name = "HOST[:PORT]")]
+        target: String,
+        /// The policy
+        #[command(flatten)]
+        policy: Box<PolicyFlags>,
+    },
     /// Re-read a ledger's chain: 0 complete, 1 incomplete, 2 altered
     Verify(VerifyArgs),
     /// Count what ledgers hold

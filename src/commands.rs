@@ -8,7 +8,7 @@ use crate::install::account::Databases;
 use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
-use crate::policy::{Posture, show};
+use crate::policy::{Policy, Posture, show};
 use crate::report::{self, ReportError};
 use nix::unistd::geteuid;
 use serde_json::json;
@@ -39,6 +39,7 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
             let admitted = show::allowlist_check(&policy.load()?, targets, &mut out).map_err(call("write"))?;
             Ok(i32::from(!admitted))
         }
+        Command::Why { target, policy } => why(&policy.load()?, target, &mut out),
         Command::Verify(args) => verify(args, &mut out),
         Command::Report(args) => self::report_on(args, &mut out),
     }
@@ -72,6 +73,12 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     };
     out.write_all(text.as_bytes()).map_err(call("write"))?;
     Ok(status)
+}
+
+fn why(policy: &Policy, target: &str, out: &mut impl Write) -> Result<i32, Error> {
+    // Whom the command would run as changes nothing about it.
+    let facts = Facts::gather(policy, Databases::read()?, None, Depth::Strongest)?;
+    Ok(crate::why::why(policy, &facts, target, out)?.status())
 }
 
 /// A refusal as JSON, with the facts that it was made from.

@@ -13,6 +13,7 @@ use crate::policy::PolicyError;
 use crate::policy::show::CheckError;
 use crate::report::ReportError;
 use crate::supervise::AbortCause;
+use crate::why::WhyError;
 use nix::errno::Errno;
 use std::path::PathBuf;
 
@@ -110,6 +111,9 @@ pub enum Error {
     /// A ledger could not be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// A judgement that was asked for.
+    #[error("why: {0}")]
+    Why(#[from] WhyError),
     /// A call.
     #[error("{call}: {source}")]
     Call {

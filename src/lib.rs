@@ -16,6 +16,7 @@ pub mod run;
 // What the host offers, and what will carry the policy there.
 pub mod host;
 pub mod plan;
+pub mod why;
 
 // How it is put in force: with privilege, then in the child that gives it up.
 pub mod confine;

@@ -77,6 +77,21 @@ pub struct WallPlan {
     pub control_plane_ports: Vec<u16>,
 }
 
+impl WallPlan {
+    /// What the policy asks of the wall; `None` where it asks for none.
+    pub fn of(policy: &Policy, facts: &Facts) -> Option<WallPlan> {
+        let restricted = policy.network.posture > Posture::Open;
+        let control_plane_ports: Vec<u16> = policy.privilege.control_plane_ports.iter().map(|p| p.get()).collect();
+        let walled = restricted || (facts.identity.is_some() && !control_plane_ports.is_empty());
+        walled.then(|| WallPlan {
+            egress: if restricted { firewall::Egress::Restricted } else { firewall::Egress::Open },
+            loopback: loopback(policy),
+            resolvers: facts.dns.nameservers.iter().map(|n| n.ip()).collect(),
+            control_plane_ports,
+        })
+    }
+}
+
 /// What the proxy works by.
 #[derive(Debug, Clone)]
 pub struct ProxyPlan {
@@ -86,6 +101,20 @@ pub struct ProxyPlan {
     pub address_rules: AddressRules,
     /// The resolvers and the hosts file.
     pub dns: Dns,
+}
+
+impl ProxyPlan {
+    /// What the policy and the host have the proxy work by; `None` where egress is open.
+    pub fn of(policy: &Policy, facts: &Facts) -> Option<ProxyPlan> {
+        policy.effective_allowlist().map(|allowlist| ProxyPlan {
+            allowlist,
+            address_rules: AddressRules {
+                trusted_ranges: policy.network.trusted_ranges.iter().map(|range| range.0).collect(),
+                own_addresses: facts.own_addresses.clone(),
+            },
+            dns: facts.dns.clone(),
+        })
+    }
 }
 
 /// Why a policy cannot be put in force here. Each message is one line.
@@ -179,23 +208,8 @@ pub fn plan(
             notes.push(format!("{}: its owner is changed for the run and put back ({cause})", path.display()));
         }
     }
-    let restricted = policy.network.posture > Posture::Open;
-    let control_plane_ports: Vec<u16> = policy.privilege.control_plane_ports.iter().map(|p| p.get()).collect();
-    let walled = restricted || (identity.is_some() && !control_plane_ports.is_empty());
-    let wall = walled.then(|| WallPlan {
-        egress: if restricted { firewall::Egress::Restricted } else { firewall::Egress::Open },
-        loopback: loopback(&policy),
-        resolvers: facts.dns.nameservers.iter().map(|n| n.ip()).collect(),
-        control_plane_ports,
-    });
-    let proxy = policy.effective_allowlist().map(|allowlist| ProxyPlan {
-        allowlist,
-        address_rules: AddressRules {
-            trusted_ranges: policy.network.trusted_ranges.iter().map(|range| range.0).collect(),
-            own_addresses: facts.own_addresses.clone(),
-        },
-        dns: facts.dns.clone(),
-    });
+    let wall = WallPlan::of(&policy, facts);
+    let proxy = ProxyPlan::of(&policy, facts);
     Ok(Plan {
         unobserved: unobserved(&policy, facts),
         scopes: scoped(&policy, &means) && facts.scopes,

@@ -14,7 +14,7 @@ pub mod proxy;
 pub mod publish;
 pub mod reserve;
 pub mod rootless;
-mod specs;
+pub(crate) mod specs;
 mod stage_process;
 mod surroundings;
 mod take_down;

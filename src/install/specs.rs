@@ -59,7 +59,8 @@ pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallEr
     Ok((confinement, calls))
 }
 
-pub(super) fn wall_spec(
+/// The wall's specification of a run, under these numbers of its own.
+pub(crate) fn wall_spec(
     run: &str,
     uid: u32,
     proxy: Option<SocketAddrV4>,

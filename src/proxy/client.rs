@@ -8,7 +8,6 @@ use super::head::{self, Framing, Head, HeadScan};
 use super::judge::{Judgement, Permit};
 use super::malformed::Malformed;
 use super::record::{self, Connection, Recorder, Unrecorded};
-use super::resolve::Unresolved;
 use super::target::Target;
 use super::tunnel::tunnel;
 use super::wire::Wire;
@@ -193,10 +192,7 @@ async fn admit<R: Recorder>(
             Ok(Err(403))
         }
         Judgement::Unresolved(cause) => {
-            let status = match cause {
-                Unresolved::Timeout => 504,
-                _ => 502,
-            };
+            let status = cause.status();
             let failure = record::failed("resolve", &authority, &[], cause.to_string(), Some(status));
             core.recorder.infrastructure(failure).await?;
             Ok(Err(status))

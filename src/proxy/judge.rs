@@ -53,13 +53,24 @@ pub enum Judgement {
     Unresolved(Unresolved),
 }
 
+/// A step of a judgement, for whoever wants to see how it came about.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// What the allowlist says.
+    Allowlist(&'a Verdict),
+    /// What a name resolves to.
+    Resolved(&'a [IpAddr]),
+    /// What the address rules say of one of its addresses. Each is judged, after a denied one too.
+    Address(IpAddr, &'a AddressVerdict),
+}
+
 /// Judges authorities.
 pub struct Judge {
     allowlist: Allowlist,
     rules: AddressRules,
     resolver: Resolver,
-    /// The proxy's own listener, which nothing opens.
-    listener: SocketAddr,
+    /// The proxy's own listener, which nothing opens; `None` where none is there.
+    listener: Option<SocketAddr>,
     /// Most addresses that a name may give.
     address_limit: usize,
     /// How long a name may take to resolve.
@@ -72,7 +83,7 @@ impl Judge {
         allowlist: Allowlist,
         rules: AddressRules,
         resolver: Resolver,
-        listener: SocketAddr,
+        listener: Option<SocketAddr>,
         address_limit: usize,
         resolve_limit: Duration,
     ) -> Judge {
@@ -82,7 +93,14 @@ impl Judge {
     /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
     /// address that it gives. One denied address refuses them all.
     pub async fn judge(&self, authority: &Authority) -> Judgement {
-        match self.allowlist.judge(authority) {
+        self.judge_by_steps(authority, &mut |_| {}).await
+    }
+
+    /// The same; `told` hears of each step as it is made.
+    pub async fn judge_by_steps(&self, authority: &Authority, told: &mut dyn FnMut(Step<'_>)) -> Judgement {
+        let verdict = self.allowlist.judge(authority);
+        told(Step::Allowlist(&verdict));
+        match verdict {
             Verdict::Refused { rule, reason } if !mutation::left_out("allowlist") => {
                 return refused(rule, reason, Vec::new());
             }
@@ -97,21 +115,28 @@ impl Judge {
             Ok(addrs) => addrs.iter().map(IpAddr::to_canonical).collect(),
             Err(cause) => return Judgement::Unresolved(cause),
         };
+        if authority.host.name().is_some() {
+            told(Step::Resolved(&addrs));
+        }
         if addrs.len() > self.address_limit {
             let shown = addrs.into_iter().take(self.address_limit).collect();
             return refused(RULE_ADDRESS_COUNT, "too_many_addresses", shown);
         }
         let rules = self.rules_for(&authority.host);
+        let mut denied = None;
         for addr in addrs.iter().filter(|_| !mutation::left_out("address-rules")) {
-            if SocketAddr::new(*addr, authority.port) == self.listener {
-                return refused(ranges::RULE_OWN, "denied_address", addrs);
+            let verdict = if Some(SocketAddr::new(*addr, authority.port)) == self.listener {
+                AddressVerdict::Denied { rule: ranges::RULE_OWN, range: "the proxy's own listener".into() }
+            } else {
+                ranges::judge(*addr, &rules)
+            };
+            told(Step::Address(*addr, &verdict));
+            if let AddressVerdict::Denied { rule, .. } = verdict {
+                denied.get_or_insert(rule);
             }
-            match ranges::judge(*addr, &rules) {
-                AddressVerdict::Public | AddressVerdict::Trusted => {}
-                AddressVerdict::Denied { rule, .. } => {
-                    return refused(rule, "denied_address", addrs);
-                }
-            }
+        }
+        if let Some(rule) = denied {
+            return refused(rule, "denied_address", addrs);
         }
         let addresses: Vec<SocketAddr> =
             alternating(&addrs).map(|addr| SocketAddr::new(addr, authority.port)).collect();

@@ -28,8 +28,9 @@ pub mod target;
 mod tunnel;
 mod wire;
 
+pub use judge::{Judge, Judgement, Permit, Refusal, Step};
 pub use record::{Recorder, Unrecorded};
-pub use resolve::Dns;
+pub use resolve::{Dns, Resolver, Unresolved};
 
 use crate::policy::{AddressRules, Allowlist};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -149,7 +150,7 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
         spec.allowlist,
         spec.address_rules,
         resolver,
-        local,
+        Some(local),
         spec.limits.addresses,
         spec.limits.resolve,
     );

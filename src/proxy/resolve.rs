@@ -88,6 +88,16 @@ pub enum Unresolved {
     NoResolver,
 }
 
+impl Unresolved {
+    /// The status that the client is given.
+    pub fn status(&self) -> u16 {
+        match self {
+            Unresolved::Timeout => 504,
+            _ => 502,
+        }
+    }
+}
+
 /// Resolves names by the host's own settings.
 pub struct Resolver {
     dns: Dns,
