@@ -47,6 +47,22 @@ fn failed(call: &'static str) -> impl FnOnce(Errno) -> ChannelError {
     }
 }
 
+fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, ChannelError> {
+    let bytes = serde_json::to_vec(message).map_err(|e| ChannelError::Form(e.to_string()))?;
+    match bytes.len() <= LARGEST {
+        true => Ok(bytes),
+        false => Err(ChannelError::Form(format!("{} bytes, more than {LARGEST}", bytes.len()))),
+    }
+}
+
+/// No message is empty: that is the end.
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ChannelError> {
+    if bytes.is_empty() {
+        return Err(ChannelError::Closed);
+    }
+    serde_json::from_slice(bytes).map_err(|e| ChannelError::Form(e.to_string()))
+}
+
 impl Channel {
     /// A connected pair; both ends close on exec.
     pub fn pair() -> Result<(Channel, Channel), ChannelError> {
@@ -57,10 +73,7 @@ impl Channel {
 
     /// Sends one message, waiting for room.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
-        let bytes = serde_json::to_vec(message).map_err(|e| ChannelError::Form(e.to_string()))?;
-        if bytes.len() > LARGEST {
-            return Err(ChannelError::Form(format!("{} bytes, more than {LARGEST}", bytes.len())));
-        }
+        let bytes = encode(message)?;
         loop {
             match send(self.0.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL) {
                 Err(Errno::EINTR) => {}
@@ -83,10 +96,7 @@ impl Channel {
                 received => break received.map_err(failed("recv"))?,
             }
         };
-        if length == 0 {
-            return Err(ChannelError::Closed);
-        }
-        serde_json::from_slice(&buffer[..length]).map_err(|e| ChannelError::Form(e.to_string()))
+        decode(&buffer[..length])
     }
 }
 
@@ -128,14 +138,17 @@ const MOST_DESCRIPTORS: usize = 16;
 impl Channel {
     /// Sends one message with descriptors (unix(7), SCM_RIGHTS).
     pub fn send_with<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let bytes = serde_json::to_vec(message).map_err(|e| ChannelError::Form(e.to_string()))?;
+        let bytes = encode(message)?;
         let numbers: Vec<RawFd> = descriptors.iter().map(|fd| fd.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&numbers)];
         let control = if numbers.is_empty() { &[][..] } else { &rights[..] };
         let parts = [IoSlice::new(&bytes)];
-        sendmsg::<()>(self.0.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)
-            .map(|_| ())
-            .map_err(failed("sendmsg"))
+        loop {
+            match sendmsg::<()>(self.0.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None) {
+                Err(Errno::EINTR) => {}
+                sent => return sent.map(|_| ()).map_err(failed("sendmsg")),
+            }
+        }
     }
 
     /// Receives one message with its descriptors, waiting for it; they close on exec.
@@ -158,10 +171,6 @@ impl Channel {
             }
         }
         let length = received.bytes;
-        if length == 0 {
-            return Err(ChannelError::Closed);
-        }
-        let message = serde_json::from_slice(&buffer[..length]).map_err(|e| ChannelError::Form(e.to_string()))?;
-        Ok((message, descriptors))
+        Ok((decode(&buffer[..length])?, descriptors))
     }
 }

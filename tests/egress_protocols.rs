@@ -1,19 +1,15 @@
 //! Everything that is no ordinary TCP connection (case N15): the wire shows what the proxy sent and nothing else.
 
 mod common;
+mod protocols;
 
 use common::{Fence, value};
-use std::collections::BTreeMap;
+use protocols::{ATTEMPTS, PORT, outcomes, prepare};
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::Command;
 use world::address::{PUBLIC4, PUBLIC6, RESOLVER4};
 use world::internet::everywhere;
-use world::{Said, World};
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
-const PORT: u16 = 4444;
-const SCRIPT: &str = "/usr/bin/python3 /usr/local/lib/protocols.py 4444 eth0";
 
 /// The attempts that must be live on any kernel: without ringfence the kernel takes them and a packet comes out.
 const LIVE: [&str; 36] = [
@@ -58,33 +54,12 @@ const LIVE: [&str; 36] = [
 /// The entries beside the ordinary one; the 32-bit one exists on x86-64 only, and either may be left out of a kernel.
 const ENTRIES: [&str; 3] = ["io_uring", "int80", "x32"];
 
-fn prepare(world: &World) {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let built = tempfile::tempdir().expect("a directory");
-    let entries = built.path().join("entries");
-    let compiled =
-        Command::new("cc").args(["-static", "-O1", "-o"]).arg(&entries).arg(scripts.join("entries.c")).status();
-    assert!(compiled.expect("cc").success());
-    world.install(&entries, "/usr/local/bin/entries");
-    world.install(&scripts.join("protocols.py"), "/usr/local/lib/protocols.py");
-    // Echo requests by datagram sockets need no privilege for groups in this range (icmp(7)).
-    world.inside().run(|| {
-        std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").expect("write ping_group_range");
-    });
-}
-
-/// What the attempts said, by name.
-fn said(said: &Said) -> BTreeMap<String, String> {
-    let pairs = said.out.lines().filter_map(|line| line.split_once('='));
-    pairs.map(|(name, result)| (name.to_owned(), result.to_owned())).collect()
-}
-
 #[test]
 fn nothing_leaves_by_any_protocol_family_or_entry() {
     let fence = Fence::new();
     prepare(&fence.world);
     let (tcp, udp) = everywhere(&fence.world, PORT).expect("sinks");
-    let free = fence.as_nobody(SCRIPT);
+    let free = fence.as_nobody(ATTEMPTS);
     for name in LIVE {
         assert_eq!(value(&free, name), "sent", "the attempt is live: {free}");
     }
@@ -98,10 +73,10 @@ fn nothing_leaves_by_any_protocol_family_or_entry() {
     eprintln!("entries that this kernel has: {entries:?}");
     let (before, arrived) = (live.len(), tcp.arrivals().len() + udp.arrivals().len());
 
-    let ended = fence.run(&FLAGS, &format!("curl -sS -o /dev/null https://pypi.org/ && echo proxy=ok\n{SCRIPT}"));
+    let ended = fence.run(&FLAGS, &format!("curl -sS -o /dev/null https://pypi.org/ && echo proxy=ok\n{ATTEMPTS}"));
     assert_eq!(ended.said.code, Some(0), "{ended}");
     assert_eq!(ended.value("proxy"), "ok", "{ended}");
-    let results = said(&ended.said);
+    let results = outcomes(&ended.said);
     eprintln!("{results:#?}");
     for (name, result) in &results {
         let wanted: &[&str] = match name.as_str() {
@@ -118,7 +93,7 @@ fn nothing_leaves_by_any_protocol_family_or_entry() {
         };
         assert!(wanted.contains(&result.as_str()), "{name}={result}: {ended}");
     }
-    assert_eq!(results.len() - 1, said(&free).len(), "every attempt was made: {ended}");
+    assert_eq!(results.len() - 1, outcomes(&free).len(), "every attempt was made: {ended}");
 
     // The proxy's own flows, by the ports that its peers saw.
     let origins = [&fence.internet.https, &fence.internet.https6];

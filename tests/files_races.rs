@@ -5,8 +5,8 @@
 mod callers;
 mod common;
 
+use callers::had;
 use common::{Ended, Fence, as_root, own_user};
-use std::collections::BTreeMap;
 use world::Less;
 
 /// One file system, so that what is not to be linked or moved could be.
@@ -62,20 +62,6 @@ fn run(fence: &Fence, user: u32, rung: &str, script: &str) -> Ended {
     let flags = [&axes[..], &["--rung", rung, "--writable", OPEN], whom].concat();
     let (command, ledger) = fence.command(&flags, &["bash", "-c", script]);
     fence.ended(fence.output(command), ledger)
-}
-
-/// What the racers had, by way and act: how often each outcome.
-fn had(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let mut had: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let race = format!("{} {}", words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let outcomes = words
-            .filter_map(|word| word.split_once('='))
-            .filter_map(|(what, n)| Some((what.to_owned(), n.parse().ok()?)));
-        had.entry(race).or_default().extend(outcomes);
-    }
-    had
 }
 
 /// Races that are all won without a barrier, and none of which changes anything with it.

@@ -4,9 +4,9 @@
 mod callers;
 mod common;
 
+use callers::had;
 use common::{Fence, as_root, own_user};
 use ringfence::ledger::record::{Body, Record};
-use std::collections::BTreeMap;
 use world::address::PUBLIC4;
 
 /// Where everything may be done, and where nothing may.
@@ -46,20 +46,6 @@ fn fence(user: u32) -> Fence {
     let make = "mkdir -m 777 $0 && mkdir $0/directory && echo kept > $0/kept && chown -R $1:$1 $0";
     as_root(&fence, &make.replace("$0", SHUT).replace("$1", &user.to_string()));
     fence
-}
-
-/// What the racers had, by way and act: how often each outcome.
-fn had(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
-    let mut had: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let race = format!("{} {}", words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let outcomes = words
-            .filter_map(|word| word.split_once('='))
-            .filter_map(|(what, n)| Some((what.to_owned(), n.parse().ok()?)));
-        had.entry(race).or_default().extend(outcomes);
-    }
-    had
 }
 
 #[test]

@@ -2,20 +2,18 @@
 //! or option, and each refusal is on record with the rule by which the firewall of rung `full` would have refused it.
 
 mod common;
+mod protocols;
 mod sockets;
 
 use common::value;
+use protocols::{ATTEMPTS, PORT, outcomes};
 use sockets::{RUNGS, fence_on, left_since, run_on};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::Command;
+use world::World;
 use world::address::{BOX4, PUBLIC4, PUBLIC6};
 use world::internet::everywhere;
-use world::{Said, World};
 
-const PORT: u16 = 4444;
-const PROTOCOLS: &str = "/usr/bin/python3 /usr/local/lib/protocols.py 4444 eth0";
 const OFF_LO: &str = "/usr/bin/python3 /usr/local/lib/off_lo.py eth0 4444";
 
 /// The ways off `lo`: what each is answered, here and without ringfence.
@@ -44,26 +42,11 @@ const WAYS: [(&str, &str, &str); 22] = [
     ("stream_without_datagrams", "sent", "sent"),
 ];
 
+/// [`OFF_LO`] is in the box beside the attempts of every protocol.
 fn prepare(world: &World) {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let built = tempfile::tempdir().expect("a directory");
-    let entries = built.path().join("entries");
-    let compiled =
-        Command::new("cc").args(["-static", "-O1", "-o"]).arg(&entries).arg(scripts.join("entries.c")).status();
-    assert!(compiled.expect("cc").success());
-    world.install(&entries, "/usr/local/bin/entries");
-    for script in ["protocols.py", "off_lo.py"] {
-        world.install(&scripts.join(script), &format!("/usr/local/lib/{script}"));
-    }
-    // Echo requests by datagram sockets need no privilege for groups in this range (icmp(7)).
-    world.inside().run(|| {
-        std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647").expect("write ping_group_range");
-    });
-}
-
-fn outcomes(said: &Said) -> BTreeMap<String, String> {
-    let pairs = said.out.lines().filter_map(|line| line.split_once('='));
-    pairs.map(|(name, result)| (name.to_owned(), result.to_owned())).collect()
+    protocols::prepare(world);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/off_lo.py");
+    world.install(&script, "/usr/local/lib/off_lo.py");
 }
 
 #[test]
@@ -72,13 +55,13 @@ fn nothing_leaves_by_any_protocol_family_or_entry() {
         let fence = fence_on(rung);
         prepare(&fence.world);
         let (tcp, udp) = everywhere(&fence.world, PORT).expect("sinks");
-        let free = outcomes(&fence.as_nobody(PROTOCOLS));
+        let free = outcomes(&fence.as_nobody(ATTEMPTS));
         let live = free.values().filter(|outcome| *outcome == "sent").count();
         assert!(live >= 36, "the attempts are live: {free:#?}");
         let (before, arrived) = (fence.world.packets(), tcp.arrivals().len() + udp.arrivals().len());
         assert!(before.len() >= 36 && arrived > 10, "{before:?} {arrived}");
 
-        let ended = run_on(&fence, rung, &[], PROTOCOLS);
+        let ended = run_on(&fence, rung, &[], ATTEMPTS);
         assert_eq!(ended.said.code, Some(0), "{ended}");
         let results = outcomes(&ended.said);
         for (name, result) in &results {

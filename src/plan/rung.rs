@@ -10,9 +10,14 @@ mod without_mounts;
 
 use super::dev_box;
 use super::means::Means;
-use crate::host::Facts;
+use crate::host::{Facts, Finding};
 use crate::policy::{Axis, Policy, Posture};
 use std::fmt;
+
+/// What came of trying something that a rung stands on.
+fn needed(what: &str, finding: &Finding) -> Result<(), String> {
+    finding.as_ref().copied().map_err(|cause| format!("{what}: {cause}"))
+}
 
 /// What a policy asks to be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]

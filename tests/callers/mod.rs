@@ -31,3 +31,17 @@ fn compiled(program: &str) -> Vec<u8> {
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     compiled.entry(program.into()).or_insert(std::fs::read(&binary).expect("read what cc made")).clone()
 }
+
+/// What the racers had, by way and act: how often each outcome.
+pub fn had(text: &str) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut had: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let race = format!("{} {}", words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let outcomes = words
+            .filter_map(|word| word.split_once('='))
+            .filter_map(|(what, n)| Some((what.to_owned(), n.parse().ok()?)));
+        had.entry(race).or_default().extend(outcomes);
+    }
+    had
+}

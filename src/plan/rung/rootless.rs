@@ -1,7 +1,7 @@
 //! Rung `rootless`: an ordinary user who may make user, mount and network namespaces, as on most dev boxes.
 
-use super::{Means, Restriction, Rung, one_uid};
-use crate::host::{Facts, Finding};
+use super::{Means, Restriction, Rung, needed, one_uid};
+use crate::host::Facts;
 use crate::policy::{Policy, Posture};
 
 /// The firewall and the mounts of `full` in namespaces of the sandbox's own, under the caller's own uid.
@@ -19,8 +19,6 @@ impl Rung for Rootless {
 
     fn stands(&self, policy: &Policy, facts: &Facts) -> Result<(), String> {
         one_uid::stands(policy, facts)?;
-        let needed =
-            |what: &str, finding: &Finding| finding.as_ref().copied().map_err(|cause| format!("{what}: {cause}"));
         needed("/proc", &facts.proc)?;
         needed("user namespaces", &facts.user_namespaces)?;
         needed("mount_setattr", &facts.mount_setattr)?;

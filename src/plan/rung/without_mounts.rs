@@ -1,12 +1,11 @@
 //! What the rungs without mounts and without a firewall have in common.
 
-use super::Restriction;
-use crate::host::{Facts, Finding};
+use super::{Restriction, needed};
+use crate::host::Facts;
 use crate::policy::{Policy, Posture};
 
 /// What is missing for anything to be held without mounts and without a firewall.
 pub fn stands(policy: &Policy, facts: &Facts) -> Result<(), String> {
-    let needed = |what: &str, finding: &Finding| finding.as_ref().copied().map_err(|cause| format!("{what}: {cause}"));
     let postures = policy.postures();
     needed("/proc", &facts.proc)?;
     needed("no_new_privs", &facts.no_new_privs)?;
