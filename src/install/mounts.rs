@@ -166,9 +166,10 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
             .map_err(failed("mount", Path::new("/")))?;
     }
     let covers = Covers::make(plan)?;
-    // The same file by another mount is the same file, wherever the policy lets that one be written.
     let mounts = read_mountinfo()?;
-    let elsewhere = mountinfo::aliases(&mountinfo::reachable(&mounts), &plan.read_only_within);
+    let reachable = mountinfo::reachable(&mounts);
+    // The same file by another mount is the same file, wherever the policy lets that one be written.
+    let elsewhere = mountinfo::aliases(&reachable, &plan.read_only_within);
     // The writable set is copied before the trees are covered, so that the copies are of the originals.
     let mut writable = Vec::new();
     // Without the step that makes HOME, what is missing there is missing here.
@@ -180,8 +181,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
             set_recursively(Path::new("/"), sys::ATTR_RDONLY)?;
         }
     } else {
-        let mounts = read_mountinfo()?;
-        let aliases = plan.aliases(&mountinfo::reachable(&mounts));
+        let aliases = plan.aliases(&reachable);
         let trees = plan.read_only.iter().filter(|_| !mutation::left_out("read-only"));
         for path in trees.chain(aliases.iter().filter(|_| !mutation::left_out("aliases"))) {
             cover_read_only(path)?;

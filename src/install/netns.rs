@@ -1,13 +1,12 @@
 //! The inside of a network namespace without a way out: `lo`, and default routes over it, so that whatever the command sends
 //! meets the firewall and gets its answer, where without a route it would get another errno (rtnetlink(7)).
 
+use super::firewall::rules::LO;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// `LOOPBACK_IFINDEX` (linux/net/loopback.h): `lo` in every network namespace.
-const LO: u32 = 1;
 const NETLINK_HEADER: usize = 16;
 const REQUEST: u16 = libc::NLM_F_REQUEST as u16 | libc::NLM_F_ACK as u16;
 const CREATE: u16 = libc::NLM_F_CREATE as u16 | libc::NLM_F_EXCL as u16;

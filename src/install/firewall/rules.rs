@@ -98,7 +98,7 @@ pub const PROXIES: Ipv4Addr = Ipv4Addr::new(127, 82, 70, 1);
 /// The protocols whose header begins with a source and a destination port: TCP, UDP, DCCP, SCTP, UDP-Lite.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 /// `LOOPBACK_IFINDEX` (linux/net/loopback.h): `lo` in every network namespace.
-const LO: u32 = 1;
+pub(crate) const LO: u32 = 1;
 /// IPv6 headers that no unprivileged client has use for, a routing header among them: hop-by-hop options, routing,
 /// fragment, destination options.
 const EXTENSION_HEADERS: [u8; 4] = [HOP_BY_HOP, 43, 44, 60];

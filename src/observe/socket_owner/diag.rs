@@ -2,7 +2,7 @@
 
 use super::{Flow, Row, TCP};
 use crate::install::firewall::datagram;
-use crate::observe::sockets::address::LO_INDEX;
+use crate::install::firewall::rules::LO;
 use crate::sys;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
@@ -114,7 +114,7 @@ fn request(flow: Flow, family: i32, flags: u16, states: u32, sequence: u32) -> V
     bytes.extend(octets(flow.local.ip()));
     bytes.extend(octets(flow.remote.ip()));
     // A socket that is bound to a device is found by that one only, and others by any (inet_bound_dev_eq).
-    let device = if flow.remote.ip().is_loopback() { LO_INDEX } else { 0 };
+    let device = if flow.remote.ip().is_loopback() { LO } else { 0 };
     bytes.extend(device.to_ne_bytes());
     // INET_DIAG_NOCOOKIE, twice.
     bytes.extend([0xff; 8]);

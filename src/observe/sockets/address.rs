@@ -2,6 +2,7 @@
 
 use super::held::Kind;
 use super::rules::Transport;
+use crate::install::firewall::rules::LO;
 use nix::libc;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -16,8 +17,6 @@ pub enum Destination {
     Malformed,
 }
 
-/// `LOOPBACK_IFINDEX` (linux/net/loopback.h).
-pub const LO_INDEX: u32 = 1;
 /// The least size of `struct sockaddr_in6`, without its scope (SIN6_LEN_RFC2133).
 const IN6_LEAST: usize = 24;
 const IN_SIZE: usize = 16;
@@ -76,7 +75,7 @@ pub fn names_device(kind: Kind, bytes: &[u8]) -> bool {
         Destination::To(to, ours) if to.is_ipv6() => ours.get(IN6_LEAST..).map(<[u8]>::to_vec),
         _ => None,
     };
-    scoped.is_some_and(|scope| scope != 0u32.to_ne_bytes() && scope != LO_INDEX.to_ne_bytes())
+    scoped.is_some_and(|scope| scope != 0u32.to_ne_bytes() && scope != LO.to_ne_bytes())
 }
 
 #[cfg(test)]
@@ -120,7 +119,7 @@ mod tests {
         let local: SocketAddr = "[fe80::1]:80".parse().unwrap();
         assert!(names_device(TCP6, &of(local, 0, 2)));
         assert!(!names_device(TCP6, &of(local, 0, 0)));
-        assert!(!names_device(TCP6, &of(local, 0, LO_INDEX)));
+        assert!(!names_device(TCP6, &of(local, 0, LO)));
         assert!(!names_device(TCP4, &of("10.0.0.5:80".parse().unwrap(), 0, 0)));
     }
 }

@@ -1,7 +1,7 @@
 //! sendto(2), sendmsg(2) and sendmmsg(2).
 
 use super::Sockets;
-use super::address::{Destination, LO_INDEX, destination};
+use super::address::{Destination, destination};
 use super::calls::{Behind, is_abstract, refuse};
 use super::connect::refused_or_failed;
 use super::held::{Held, Kind, Tcp};
@@ -9,6 +9,7 @@ use super::rules::{Transport, meant};
 use super::table::Known;
 use super::waiting::{Later, Outcome};
 use crate::install::firewall::rules::DEFAULT_DENY;
+use crate::install::firewall::rules::LO;
 use crate::observe::act::Sent;
 use crate::observe::caller::Unread;
 use crate::observe::calls::Structures;
@@ -322,7 +323,7 @@ fn leads_away(control: &Control) -> bool {
         _ => return false,
     };
     let index = control.data.get(at..).and_then(|rest| rest.first_chunk()).map(|index| u32::from_ne_bytes(*index));
-    index.is_none_or(|index| index != 0 && index != LO_INDEX)
+    index.is_none_or(|index| index != 0 && index != LO)
 }
 
 #[cfg(test)]
@@ -334,7 +335,7 @@ mod tests {
         let control = |level, kind, data: &[u8]| Control { level, kind, data: data.to_vec() };
         let v4 = |index: u32| [&index.to_ne_bytes()[..], &[0; 8]].concat();
         let v6 = |index: u32| [&[0; 16][..], &index.to_ne_bytes()].concat();
-        for (index, named) in [(0, false), (LO_INDEX, false), (2, true), (u32::MAX, true)] {
+        for (index, named) in [(0, false), (LO, false), (2, true), (u32::MAX, true)] {
             assert_eq!(leads_away(&control(libc::IPPROTO_IP, libc::IP_PKTINFO, &v4(index))), named);
             for kind in [libc::IPV6_PKTINFO, 2] {
                 assert_eq!(leads_away(&control(libc::IPPROTO_IPV6, kind, &v6(index))), named);
