@@ -108,7 +108,7 @@ fn of_addresses_let_nothing_out() {
     let race = format!("for act in connect send; do racers address $act 1500 127.0.0.1:9 {PUBLIC4}:{PORT}; done");
     let live = fence.as_nobody(&race);
     assert!(!tcp.wait_for(1).is_empty() && !udp.wait_for(1).is_empty(), "the way out is live: {live}");
-    let (before, packets) = ((tcp.arrivals().len(), udp.arrivals().len()), fence.world.packets_to(PUBLIC4).len());
+    let (before, packets) = ((tcp.settled().len(), udp.settled().len()), fence.world.packets_to(PUBLIC4).len());
     let ended = fence.run(&["--policy", "nist-high"], &race);
     assert_eq!((tcp.arrivals().len(), udp.arrivals().len()), before, "{}", ended.said);
     assert_eq!(fence.world.packets_to(PUBLIC4).len(), packets, "{}", ended.said);

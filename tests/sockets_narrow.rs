@@ -54,7 +54,7 @@ fn a_program_of_32_bits_is_kept_on_this_machine() {
             }
         }
         assert!(!tcp.wait_for(1).is_empty() && udp.wait_for(6).len() >= 6, "the ways out are live");
-        let (before, arrived) = (fence.world.packets(), tcp.arrivals().len() + udp.arrivals().len());
+        let (before, arrived) = (fence.world.packets(), tcp.settled().len() + udp.settled().len());
         let ended = fence.run(&["--policy", "nist-high", "--rung", rung, "--abi", "i386"], &script);
         for (act, said, _) in ACTS {
             for way in ["own", "one"] {

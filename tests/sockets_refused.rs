@@ -112,9 +112,9 @@ fn a_socket_that_is_bound_to_lo_stays_there() {
         for (name, _, live) in WAYS {
             assert_eq!(value(&free, name), live, "without ringfence: {free}");
         }
-        let before = fence.world.packets();
         assert!(tcp.wait_for(1).len() + udp.wait_for(9).len() > 9, "the ways are live");
-        let arrived = tcp.arrivals().len() + udp.arrivals().len();
+        let arrived = tcp.settled().len() + udp.settled().len();
+        let before = fence.world.packets();
         let ended = run_on(&fence, rung, &[], OFF_LO);
         for (name, refused, _) in WAYS {
             assert_eq!(ended.value(name), refused, "{rung} {name}: {ended}");

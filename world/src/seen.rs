@@ -35,4 +35,16 @@ impl<T: Clone> Seen<T> {
     pub(crate) fn wait_for(&self, count: usize, timeout: Duration) -> Vec<T> {
         self.wait_until(timeout, |entries| entries.len() >= count)
     }
+
+    /// The entries once none has come for `quiet`.
+    pub(crate) fn settled(&self, quiet: Duration) -> Vec<T> {
+        let mut count = 0;
+        loop {
+            let entries = self.wait_for(count + 1, quiet);
+            if entries.len() == count {
+                return entries;
+            }
+            count = entries.len();
+        }
+    }
 }

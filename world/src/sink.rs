@@ -86,6 +86,11 @@ impl Sink {
         self.seen.wait_for(count, Duration::from_secs(10))
     }
 
+    /// What has arrived once nothing more has for half a second: for a count that later arrivals are compared with.
+    pub fn settled(&self) -> Vec<Arrival> {
+        self.seen.settled(Duration::from_millis(500))
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
