@@ -1,11 +1,10 @@
 //! One client's connection: its requests in their order, each judged on its own.
 
+use super::admission::{Asked, admit_and_reach};
 use super::answer::{self, After};
 use super::core::{Core, Late};
-use super::dial::dial;
 use super::exchange::{Exchanged, exchange};
 use super::head::{self, Framing, Head, HeadScan};
-use super::judge::{Judgement, Permit};
 use super::malformed::Malformed;
 use super::record::{self, Connection, Recorder, Unrecorded};
 use super::target::Target;
@@ -101,13 +100,10 @@ async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Dur
 
 /// Serves a CONNECT.
 async fn connect<R: Recorder>(mut wire: Wire, core: &Core<R>, authority: Authority) -> Result<(), Unrecorded> {
-    let permit = match admit(core, &wire, "CONNECT", authority).await? {
-        Ok(permit) => permit,
-        Err(status) => return answer_and_end(wire, core, status).await,
-    };
-    let server = match reach(core, &permit).await? {
-        Ok(server) => server,
-        Err(status) => return answer_and_end(wire, core, status).await,
+    let asked = Asked { operation: "CONNECT", on: ends(&wire), by_http: true };
+    let (_, server) = match admit_and_reach(core, asked, &authority).await? {
+        Ok(reached) => reached,
+        Err(why) => return answer_and_end(wire, core, why.status()).await,
     };
     if wire.send(answer::CONNECTED, core.limits.head).await.is_ok() {
         tunnel(wire, server, core.limits.idle).await;
@@ -123,19 +119,16 @@ async fn forward<R: Recorder>(
     authority: Authority,
     path: &[u8],
 ) -> Result<Option<Wire>, Unrecorded> {
-    let admitted = match admit(core, &wire, &head.method, authority).await? {
-        Ok(permit) => reach(core, &permit).await?.map(|server| (permit, server)),
-        Err(status) => Err(status),
-    };
-    let (permit, mut server) = match admitted {
+    let asked = Asked { operation: &head.method, on: ends(&wire), by_http: true };
+    let (permit, mut server) = match admit_and_reach(core, asked, &authority).await? {
         Ok(reached) => reached,
-        Err(status) if head.framing == Framing::None && head.persists() => {
-            let bytes = answer::bare(status, After::Keep);
+        Err(why) if head.framing == Framing::None && head.persists() => {
+            let bytes = answer::bare(why.status(), After::Keep);
             let sent = wire.send(&bytes, core.limits.head).await;
             return Ok(sent.is_ok().then_some(wire));
         }
         // The body that follows is not read, so what comes after it can't be found.
-        Err(status) => return answer_and_end(wire, core, status).await.map(|()| None),
+        Err(why) => return answer_and_end(wire, core, why.status()).await.map(|()| None),
     };
     let idle = core.limits.idle;
     let done = exchange(&mut wire, &mut server, head, permit.authority(), path, idle).await;
@@ -172,48 +165,6 @@ async fn forward<R: Recorder>(
             Ok(None)
         }
     }
-}
-
-/// Judges an authority. What is not permitted is on record when this returns, with the status to answer.
-async fn admit<R: Recorder>(
-    core: &Core<R>,
-    client: &Wire,
-    method: &str,
-    authority: Authority,
-) -> Result<Result<Permit, u16>, Unrecorded> {
-    match core.judge.judge(&authority).await {
-        Judgement::Permitted(permit) => {
-            core.recorder.free_to_admit().await;
-            Ok(Ok(permit))
-        }
-        Judgement::Refused(refusal) => {
-            let denial = record::refused(method, &authority, &refusal);
-            core.recorder.denial(denial, ends(client)).await?;
-            Ok(Err(403))
-        }
-        Judgement::Unresolved(cause) => {
-            let status = cause.status();
-            let failure = record::failed("resolve", &authority, &[], cause.to_string(), Some(status));
-            core.recorder.infrastructure(failure).await?;
-            Ok(Err(status))
-        }
-    }
-}
-
-/// Connects to what is permitted. A failure is on record when this returns, with the status to answer.
-async fn reach<R: Recorder>(core: &Core<R>, permit: &Permit) -> Result<Result<Wire, u16>, Unrecorded> {
-    let reached = dial(permit, core.limits.connect).await;
-    let (cause, status) = match reached {
-        Ok(stream) => match Wire::new(stream) {
-            Ok(wire) => return Ok(Ok(wire)),
-            Err(e) => (e.to_string(), 502),
-        },
-        Err(e) => (e.to_string(), e.status()),
-    };
-    let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
-    let failure = record::failed("connect", permit.authority(), &addrs, cause, Some(status));
-    core.recorder.infrastructure(failure).await?;
-    Ok(Err(status))
 }
 
 async fn refuse_malformed<R: Recorder>(

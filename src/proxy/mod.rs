@@ -1,13 +1,14 @@
 //! The egress proxy: a process of its own that reads what hostile clients send, judges each request, and connects
 //! only to what was judged.
 //!
-//! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`)
+//! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`, called by `admission`)
 //! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
 //! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
 //! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
 //! answered before it is recorded.
 
 mod accept;
+mod admission;
 mod answer;
 mod body;
 pub mod channel;
