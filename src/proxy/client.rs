@@ -1,191 +1,21 @@
-//! One client's connection: its requests in their order, each judged on its own.
+//! One client's connection: which protocol it speaks to the proxy, by its first byte.
 
-use super::admission::{Asked, admit_and_reach};
-use super::answer::{self, After};
-use super::core::{Core, Late};
-use super::exchange::{Exchanged, exchange};
-use super::head::{self, Framing, Head, HeadScan};
-use super::malformed::Malformed;
-use super::record::{self, Connection, Recorder, Unrecorded};
-use super::target::Target;
-use super::tunnel::tunnel;
+use super::core::Core;
+use super::record::{Recorder, Unrecorded};
+use super::requests::requests;
+use super::socks;
 use super::wire::Wire;
-use crate::policy::Authority;
-use std::net::IpAddr;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
-
-/// What a client sent next.
-enum Next {
-    /// A request head.
-    Head(Head),
-    /// Bytes that are none, and why.
-    Malformed { text: Vec<u8>, why: Malformed },
-    /// Part of a head, and no more of it in time.
-    Late,
-    /// Nothing: the connection has ended, or was silent for too long.
-    Nothing,
-}
+use tokio::time::timeout;
 
 /// Serves a connection to its end. Errors: a refusal could not be recorded; the client is left without an answer.
 pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(), Unrecorded> {
     let Ok(mut wire) = Wire::new(stream) else {
         return Ok(());
     };
-    let mut wait = core.limits.head;
-    loop {
-        let head = match next(&mut wire, core, wait).await {
-            Next::Head(head) => head,
-            Next::Malformed { text, why } => return refuse_malformed(wire, core, &text, &why).await,
-            Next::Late => {
-                core.late.count(Late::Head);
-                return Ok(());
-            }
-            Next::Nothing => return Ok(()),
-        };
-        // A tunnel's bytes begin after its answer: what comes before would be a body or another request.
-        let early = head.method == "CONNECT" && !wire.inflow.unused().is_empty();
-        let target = match Target::of(&head) {
-            Ok(_) if early => Err(Malformed::ConnectBody),
-            other => other,
-        };
-        wire = match target {
-            Ok(Target::Tunnel(authority)) => return connect(wire, core, authority).await,
-            Ok(Target::Exchange { authority, path }) => match forward(wire, core, &head, authority, &path).await? {
-                Some(wire) => wire,
-                None => return Ok(()),
-            },
-            Err(why) => {
-                let text = [head.method.as_bytes(), b" ", &head.target].concat();
-                return refuse_malformed(wire, core, &text, &why).await;
-            }
-        };
-        wait = core.limits.keep_alive;
+    match timeout(core.limits.head, wire.inflow.some()).await {
+        Ok(Ok([socks::VERSION, ..])) => socks::serve(wire, core).await,
+        Ok(Ok([_, ..])) => requests(wire, core, None).await,
+        _ => Ok(()),
     }
-}
-
-/// Reads the next head: the first byte within `wait`, the whole of it within the head deadline from then on.
-async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Duration) -> Next {
-    let mut scan = HeadScan::default();
-    let mut deadline = Instant::now() + wait.max(core.limits.head);
-    if wire.inflow.unused().is_empty() {
-        match timeout_at(Instant::now() + wait, wire.inflow.more()).await {
-            Ok(Ok(count)) if count > 0 => {}
-            _ => return Next::Nothing,
-        }
-    }
-    deadline = deadline.min(Instant::now() + core.limits.head);
-    loop {
-        let bytes = wire.inflow.unused();
-        let found =
-            scan.advance(bytes).and_then(|range| range.map(|r| Ok((r.end, head::parse(&bytes[r])?))).transpose());
-        match found {
-            Ok(Some((length, head))) => {
-                wire.inflow.consume(length);
-                return Next::Head(head);
-            }
-            Ok(None) => {}
-            Err(why) => {
-                let text = bytes[..bytes.len().min(record::TEXT_LIMIT)].to_vec();
-                return Next::Malformed { text, why };
-            }
-        }
-        match timeout_at(deadline, wire.inflow.more()).await {
-            Ok(Ok(count)) if count > 0 => {}
-            Ok(_) => return Next::Nothing,
-            Err(_) => return Next::Late,
-        }
-    }
-}
-
-/// Serves a CONNECT.
-async fn connect<R: Recorder>(mut wire: Wire, core: &Core<R>, authority: Authority) -> Result<(), Unrecorded> {
-    let asked = Asked { operation: "CONNECT", on: ends(&wire), by_http: true };
-    let (_, server) = match admit_and_reach(core, asked, &authority).await? {
-        Ok(reached) => reached,
-        Err(why) => return answer_and_end(wire, core, why.status()).await,
-    };
-    if wire.send(answer::CONNECTED, core.limits.head).await.is_ok() {
-        tunnel(wire, server, core.limits.idle).await;
-    }
-    Ok(())
-}
-
-/// Serves one plain HTTP request; the connection comes back if another may follow on it.
-async fn forward<R: Recorder>(
-    mut wire: Wire,
-    core: &Core<R>,
-    head: &Head,
-    authority: Authority,
-    path: &[u8],
-) -> Result<Option<Wire>, Unrecorded> {
-    let asked = Asked { operation: &head.method, on: ends(&wire), by_http: true };
-    let (permit, mut server) = match admit_and_reach(core, asked, &authority).await? {
-        Ok(reached) => reached,
-        Err(why) if head.framing == Framing::None && head.persists() => {
-            let bytes = answer::bare(why.status(), After::Keep);
-            let sent = wire.send(&bytes, core.limits.head).await;
-            return Ok(sent.is_ok().then_some(wire));
-        }
-        // The body that follows is not read, so what comes after it can't be found.
-        Err(why) => return answer_and_end(wire, core, why.status()).await.map(|()| None),
-    };
-    let idle = core.limits.idle;
-    let done = exchange(&mut wire, &mut server, head, permit.authority(), path, idle).await;
-    match done {
-        Exchanged::Answered(After::Keep) => Ok(Some(wire)),
-        Exchanged::Answered(After::Close) => {
-            wire.end().await;
-            Ok(None)
-        }
-        Exchanged::Switched => {
-            tunnel(wire, server, idle).await;
-            Ok(None)
-        }
-        Exchanged::BadBody { why, answered } => {
-            server.reset();
-            let text = [head.method.as_bytes(), b" ", &head.target].concat();
-            if answered {
-                core.recorder.denial(record::malformed(&text, &why), ends(&wire)).await?;
-                wire.reset();
-                return Ok(None);
-            }
-            refuse_malformed(wire, core, &text, &why).await.map(|()| None)
-        }
-        Exchanged::Failed(cause) => {
-            let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
-            let status = cause.status();
-            let failure = record::failed("exchange", permit.authority(), &addrs, cause.to_string(), Some(status));
-            core.recorder.infrastructure(failure).await?;
-            answer_and_end(wire, core, status).await.map(|()| None)
-        }
-        Exchanged::Broken => {
-            server.reset();
-            wire.reset();
-            Ok(None)
-        }
-    }
-}
-
-async fn refuse_malformed<R: Recorder>(
-    wire: Wire,
-    core: &Core<R>,
-    text: &[u8],
-    why: &Malformed,
-) -> Result<(), Unrecorded> {
-    core.recorder.denial(record::malformed(text, why), ends(&wire)).await?;
-    answer_and_end(wire, core, 400).await
-}
-
-/// A client's connection, for the record.
-fn ends(client: &Wire) -> Option<Connection> {
-    Connection::of(client.out.as_ref())
-}
-
-async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, status: u16) -> Result<(), Unrecorded> {
-    let bytes = answer::bare(status, After::Close);
-    if wire.send(&bytes, core.limits.head).await.is_ok() {
-        wire.end().await;
-    }
-    Ok(())
 }
