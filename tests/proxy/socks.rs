@@ -88,8 +88,8 @@ fn every_refusal_has_its_reply_and_its_record_and_asks_no_resolver() {
         ([&[4, 1, 0, 3, 4], b"a.te".as_slice(), &[0, 80]].concat(), 1, "malformed", "socks_version"),
         (by_name(b"allowed.test", 0), 1, "malformed", "bad_port"),
         (by_name(b"evil.test\0.allowed.test", port), 1, "malformed", "control_byte"),
-        (by_name(b"allowed.test:443", port), 1, "malformed", "bad_port"),
-        (by_name(&long, port), 1, "malformed", "label_too_long"),
+        (by_name(b"allowed.test:443", port), 1, "malformed", "colon"),
+        (by_name(&long, port), 1, "malformed", "name_too_long"),
     ];
     for (request, code, rule, reason) in &rows {
         assert_eq!(reply(&world, request), Some(*code), "{reason} {request:?}");
