@@ -10,13 +10,20 @@ use super::tls::{Carried, Deadlines, tls_tunnel};
 use super::wire::Wire;
 use tokio::time::timeout;
 
+/// A tunnel whose client has been told that it stands.
+#[derive(Debug)]
+pub struct Opened {
+    /// The client's connection.
+    pub client: Wire,
+    /// The server's.
+    pub server: Wire,
+    /// What was permitted.
+    pub permit: Permit,
+}
+
 /// Carries what the client says to the server that it was permitted to reach, and back, to the end.
-pub async fn carry<R: Recorder>(
-    mut client: Wire,
-    mut server: Wire,
-    core: &Core<R>,
-    permit: Permit,
-) -> Result<(), Unrecorded> {
+pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Unrecorded> {
+    let Opened { mut client, mut server, permit } = opened;
     let authority = permit.authority();
     let carried = match authority.port {
         443 => Carried::Tls,
@@ -24,7 +31,8 @@ pub async fn carry<R: Recorder>(
             Some(first) if begins_handshake(first) => Carried::Tls,
             Some(_) => {
                 let within = Within::new(permit, server);
-                return Box::pin(requests(client, core, Some(within))).await;
+                // A tunnel within the tunnel is none that is opened.
+                return Box::pin(requests(client, core, Some(within))).await.map(|_| ());
             }
             None if server.inflow.unused().is_empty() => return Ok(()),
             None => {

@@ -1,5 +1,6 @@
 //! One client's connection: which protocol it speaks to the proxy, by its first byte.
 
+use super::carry::carry;
 use super::core::Core;
 use super::record::{Recorder, Unrecorded};
 use super::requests::requests;
@@ -13,9 +14,14 @@ pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(),
     let Ok(mut wire) = Wire::new(stream) else {
         return Ok(());
     };
-    match timeout(core.limits.head, wire.inflow.some()).await {
-        Ok(Ok([socks::VERSION, ..])) => socks::serve(wire, core).await,
-        Ok(Ok([_, ..])) => requests(wire, core, None).await,
-        _ => Ok(()),
+    // Each stage in a box of its own, which goes with it: a tunnel may stay for hours, and its size is its own.
+    let opened = match timeout(core.limits.head, wire.inflow.some()).await {
+        Ok(Ok([socks::VERSION, ..])) => Box::pin(socks::serve(wire, core)).await?,
+        Ok(Ok([_, ..])) => Box::pin(requests(wire, core, None)).await?,
+        _ => None,
+    };
+    match opened {
+        Some(opened) => Box::pin(carry(opened, core)).await,
+        None => Ok(()),
     }
 }

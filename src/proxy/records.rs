@@ -63,8 +63,8 @@ pub struct ClientRecords {
     host: Option<Name>,
     /// Bytes that still belong to a record that may pass.
     passing: usize,
-    /// A ClientHello of which part has been read, and how many of the bytes that are held back that is.
-    reading: Option<(HelloReader, usize)>,
+    /// A ClientHello that is awaited or of which part has been read, and how many of the bytes that are held back that is.
+    reading: Option<(Option<Box<HelloReader>>, usize)>,
     /// Whether the first one has passed.
     opened: bool,
 }
@@ -72,8 +72,7 @@ pub struct ClientRecords {
 impl ClientRecords {
     /// For a tunnel to this host.
     pub fn of(host: &Host) -> ClientRecords {
-        let reading = Some((HelloReader::default(), 0));
-        ClientRecords { host: host.name().cloned(), passing: 0, reading, opened: false }
+        ClientRecords { host: host.name().cloned(), passing: 0, reading: Some((None, 0)), opened: false }
     }
 
     /// Whether part of a ClientHello is held back.
@@ -125,7 +124,7 @@ impl ClientRecords {
             if payload.len() < length {
                 break;
             }
-            let (mut reader, _) = self.reading.take().unwrap_or_default();
+            let mut reader = self.reading.take().and_then(|(reader, _)| reader).unwrap_or_default();
             match reader.read(&next[..HEADER + length])? {
                 Some(name) => {
                     self.compare(name)?;
@@ -133,7 +132,7 @@ impl ClientRecords {
                     self.passing = held + HEADER + length;
                 }
                 None => {
-                    self.reading = Some((reader, held + HEADER + length));
+                    self.reading = Some((Some(reader), held + HEADER + length));
                 }
             }
         }

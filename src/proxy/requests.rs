@@ -2,7 +2,7 @@
 
 use super::admission::{Asked, admit_and_reach};
 use super::answer::{self, After};
-use super::carry::carry;
+use super::carry::Opened;
 use super::core::{Core, Late};
 use super::exchange::{Exchanged, exchange};
 use super::head::{self, Framing, Head, HeadScan};
@@ -43,24 +43,25 @@ impl Within {
     }
 }
 
-/// Serves a client's requests to the connection's end: those for a proxy, or those within a tunnel.
+/// Serves a client's requests to the connection's end, or to the tunnel that it is given: those for a proxy, or those within
+/// a tunnel.
 ///
 /// Errors: a refusal could not be recorded; the client is left without an answer.
 pub async fn requests<R: Recorder>(
     mut wire: Wire,
     core: &Core<R>,
     mut within: Option<Within>,
-) -> Result<(), Unrecorded> {
+) -> Result<Option<Opened>, Unrecorded> {
     let mut wait = core.limits.head;
     loop {
         let head = match next(&mut wire, core, wait).await {
             Next::Head(head) => head,
-            Next::Malformed { text, why } => return refuse_malformed(wire, core, &text, &why).await,
+            Next::Malformed { text, why } => return refuse_malformed(wire, core, &text, &why).await.map(|()| None),
             Next::Late => {
                 core.late.count(Late::Head);
-                return Ok(());
+                return Ok(None);
             }
-            Next::Nothing => return Ok(()),
+            Next::Nothing => return Ok(None),
         };
         // A tunnel's bytes begin after its answer: what comes before would be a body or another request.
         let early = head.method == "CONNECT" && !wire.inflow.unused().is_empty();
@@ -78,7 +79,7 @@ pub async fn requests<R: Recorder>(
                 let ready = within.as_mut().and_then(|within| within.ready.take());
                 match forward(wire, core, &head, authority, &path, ready).await? {
                     Some(wire) => wire,
-                    None => return Ok(()),
+                    None => return Ok(None),
                 }
             }
             Ok(Target::Elsewhere { authority, named }) => {
@@ -86,11 +87,11 @@ pub async fn requests<R: Recorder>(
                 let mut denial = record::carried(&head.method, &authority, "tunnel-host", "host_mismatch", Some(&text));
                 denial.http_status = Some(403);
                 core.recorder.denial(denial, ends(&wire)).await?;
-                return answer_and_end(wire, core, 403).await;
+                return answer_and_end(wire, core, 403).await.map(|()| None);
             }
             Err(why) => {
                 let text = [head.method.as_bytes(), b" ", &head.target].concat();
-                return refuse_malformed(wire, core, &text, &why).await;
+                return refuse_malformed(wire, core, &text, &why).await.map(|()| None);
             }
         };
         wait = core.limits.keep_alive;
@@ -132,16 +133,18 @@ async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Dur
 }
 
 /// Serves a CONNECT.
-async fn connect<R: Recorder>(mut wire: Wire, core: &Core<R>, authority: Authority) -> Result<(), Unrecorded> {
+async fn connect<R: Recorder>(
+    mut wire: Wire,
+    core: &Core<R>,
+    authority: Authority,
+) -> Result<Option<Opened>, Unrecorded> {
     let asked = Asked { operation: "CONNECT", on: ends(&wire), by_http: true };
     let (permit, server) = match admit_and_reach(core, asked, &authority).await? {
         Ok(reached) => reached,
-        Err(why) => return answer_and_end(wire, core, why.status()).await,
+        Err(why) => return answer_and_end(wire, core, why.status()).await.map(|()| None),
     };
-    if wire.send(answer::CONNECTED, core.limits.head).await.is_ok() {
-        return carry(wire, server, core, permit).await;
-    }
-    Ok(())
+    let told = wire.send(answer::CONNECTED, core.limits.head).await;
+    Ok(told.is_ok().then_some(Opened { client: wire, server, permit }))
 }
 
 /// Serves one plain HTTP request; the connection comes back if another may follow on it.

@@ -2,7 +2,7 @@
 //! A user's name and password (RFC 1929) are read and mean nothing.
 
 use super::admission::{Asked, Unadmitted, admit_and_reach};
-use super::carry::carry;
+use super::carry::Opened;
 use super::core::{Core, Late};
 use super::malformed::Malformed;
 use super::record::{self, Connection, Recorder, Unrecorded};
@@ -167,8 +167,9 @@ enum Unread {
     Malformed(Malformed),
 }
 
-/// Serves a SOCKS client. Errors: a refusal could not be recorded; the client is left without an answer.
-pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>) -> Result<(), Unrecorded> {
+/// Serves a SOCKS client up to the tunnel that it is given, if it is given one. Errors: a refusal could not be recorded; the
+/// client is left without an answer.
+pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>) -> Result<Option<Opened>, Unrecorded> {
     let on = Connection::of(wire.out.as_ref());
     let (denial, reply) = match negotiate(&mut wire, core).await {
         Ok(Request::Connect(authority)) => return connect(wire, core, on, &authority).await,
@@ -176,10 +177,10 @@ pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>) -> Result<(), Un
         Ok(Request::OtherCommand(name)) => {
             (record::other_command(OPERATION, name), Reply::CommandNotSupported.bytes().to_vec())
         }
-        Err(Unread::Ended) => return Ok(()),
+        Err(Unread::Ended) => return Ok(None),
         Err(Unread::Late) => {
             core.late.count(Late::Head);
-            return Ok(());
+            return Ok(None);
         }
         Err(Unread::Malformed(why)) => {
             let mut denial = record::malformed(wire.inflow.unused(), &why);
@@ -189,7 +190,7 @@ pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>) -> Result<(), Un
         }
     };
     core.recorder.denial(denial, on).await?;
-    reply_and_end(wire, core, &reply).await
+    reply_and_end(wire, core, &reply).await.map(|()| None)
 }
 
 /// Serves a request for a connection.
@@ -198,16 +199,14 @@ async fn connect<R: Recorder>(
     core: &Core<R>,
     on: Option<Connection>,
     authority: &Authority,
-) -> Result<(), Unrecorded> {
+) -> Result<Option<Opened>, Unrecorded> {
     let asked = Asked { operation: OPERATION, on, by_http: false };
     let (permit, server) = match admit_and_reach(core, asked, authority).await? {
         Ok(reached) => reached,
-        Err(why) => return reply_and_end(wire, core, &Reply::to(&why).bytes()).await,
+        Err(why) => return reply_and_end(wire, core, &Reply::to(&why).bytes()).await.map(|()| None),
     };
-    match wire.send(&Reply::Succeeded.bytes(), core.limits.head).await {
-        Ok(()) => carry(wire, server, core, permit).await,
-        Err(_) => Ok(()),
-    }
+    let told = wire.send(&Reply::Succeeded.bytes(), core.limits.head).await;
+    Ok(told.is_ok().then_some(Opened { client: wire, server, permit }))
 }
 
 /// The last bytes for a client whose message is malformed.
