@@ -192,8 +192,12 @@ pub fn plan(
         None => None,
     };
     let way = mounts.as_mut().and_then(|view| ssh::connector(&policy, facts, view, &means));
-    if let Some(Err(cause)) = &way {
-        notes.push(format!("ssh through the proxy will not work: {cause}"));
+    match &way {
+        Some(Err(cause)) => notes.push(format!("ssh through the proxy will not work: {cause}")),
+        Some(Ok(_)) if means.files == FileBarrier::Mounts => {
+            notes.push("the command can read and start this program's file: it is ssh's ProxyCommand".into());
+        }
+        _ => {}
     }
     if policy.privilege.posture > Posture::Open && policy.privilege.control_plane_ports.is_empty() {
         notes.push("no control-plane port is named, so none is refused: --control-plane-port".into());

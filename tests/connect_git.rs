@@ -226,7 +226,9 @@ fn plan_says_where_the_command_cannot_start_it() {
     };
     assert_eq!(notes(closed, &ssh), expected("/root", closed));
     assert_eq!(notes("/opt/b/r", &ssh), expected("/opt/b/r", "/opt/b/r"));
-    assert_eq!(notes(RINGFENCE, &ssh), Vec::<String>::new());
+    let open = "the command can read and start this program's file: it is ssh's ProxyCommand";
+    assert_eq!(notes(RINGFENCE, &ssh), [open]);
+    assert_eq!(notes(RINGFENCE, &["--allow-host", "*.example.org"]), Vec::<String>::new());
     assert_eq!(notes(closed, &["--allow-host", "*.example.org"]), Vec::<String>::new());
     // And so it is: the command gets no such variable, and the file stays masked.
     let mut command = fence.world.command(closed);
