@@ -159,11 +159,13 @@ fn the_callers_own_program_is_started_by_any_name_and_cannot_be_replaced() {
     let user = own_user();
     let (fence, sshd) = fence(user);
     // On `bare` none can be held in what is writable.
-    for (number, (rung, place)) in
-        [(Rung::Rootless, ".local/my bin"), (Rung::Rootless, "bin/own"), (Rung::Bare, "bin/own")]
-            .into_iter()
-            .enumerate()
-    {
+    let cases = [
+        (Rung::Rootless, ".local/my bin", "restricted"),
+        (Rung::Rootless, "bin/own", "open"),
+        (Rung::Rootless, ".local/my bin", "locked"),
+        (Rung::Bare, "bin/own", "restricted"),
+    ];
+    for (number, (rung, place, filesystem)) in cases.into_iter().enumerate() {
         let directory = format!("{HOME}/{place}");
         let program = format!("{directory}/it's 100%h $(x)");
         let quoted = format!("'{}'", program.replace('\'', r"'\''"));
@@ -175,7 +177,7 @@ fn the_callers_own_program_is_started_by_any_name_and_cannot_be_replaced() {
             ),
         );
         let binary = fence.world.read(RINGFENCE);
-        let flags = ["--allow-host", &format!("{ADMITTED}:22"), "--env-pass", "p"];
+        let flags = ["--allow-host", &format!("{ADMITTED}:22"), "--env-pass", "p", "--filesystem", filesystem];
         let url = sshd.url(ADMITTED);
         let script = format!(
             "git clone -q {url} project; echo cloned=$?; evil=~/.local/evil\n{ATTACK}\ngit clone -q {url} again; echo again=$?"
