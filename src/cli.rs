@@ -43,6 +43,13 @@ pub enum Command {
         #[command(flatten)]
         policy: Box<PolicyFlags>,
     },
+    /// Reach a host through the proxy of the environment, between stdin and stdout: a ProxyCommand for ssh
+    Connect {
+        /// A name or an address
+        host: String,
+        /// A port
+        port: String,
+    },
     /// Re-read a ledger's chain: 0 complete, 1 incomplete, 2 altered
     Verify(VerifyArgs),
     /// Count what ledgers hold

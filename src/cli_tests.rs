@@ -63,6 +63,7 @@ fn every_subcommand_parses() {
     assert!(
         matches!(cli("why pypi.org:80 --network locked"), Command::Why { target, policy } if target == "pypi.org:80" && policy.layer.network == Some(Posture::Locked))
     );
+    assert!(matches!(cli("connect a.test 22"), Command::Connect { host, port } if host == "a.test" && port == "22"));
     assert!(matches!(cli("plan -- sh"), Command::Plan(args) if args.command == ["sh"]));
     assert!(
         matches!(cli("policy show --policy ./x.toml"), Command::Policy(PolicyCommand::Show(flags)) if flags.policy == PolicyArg::File("./x.toml".into()))
@@ -111,10 +112,11 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("run --policy control", "<CMD>"),
         ("run true", "'true'"),
         ("run --netwrok open -- true", "did you mean --network?"),
-        ("rnu", "unrecognized subcommand 'rnu'; accepted: run, plan, policy, allowlist, why, verify, report"),
+        ("rnu", "unrecognized subcommand 'rnu'; accepted: run, plan, policy, allowlist, why, connect, verify, report"),
         ("policy shwo", "accepted: show, check"),
         ("verify l --head abc", "64 hexadecimal digits"),
         ("allowlist check", "HOST[:PORT]"),
+        ("connect a.test", "<PORT>"),
         ("report", "LOG"),
         ("policy", "no subcommand is given; accepted: show, check"),
         ("", "no subcommand is given; accepted: run"),

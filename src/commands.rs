@@ -2,6 +2,7 @@
 
 use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, VerifyArgs};
 use crate::confine::exec::SignalState;
+use crate::connect;
 use crate::error::{self, Error, call};
 use crate::host::{Depth, Facts};
 use crate::install::account::Databases;
@@ -40,6 +41,11 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
             Ok(i32::from(!admitted))
         }
         Command::Why { target, policy } => why(&policy.load()?, target, &mut out),
+        Command::Connect { host, port } => {
+            drop(out);
+            connect::connect(host, port)?;
+            Ok(0)
+        }
         Command::Verify(args) => verify(args, &mut out),
         Command::Report(args) => self::report_on(args, &mut out),
     }

@@ -2,6 +2,7 @@
 
 use crate::cli::UsageError;
 use crate::confine::exec::ExecFailure;
+use crate::connect::ConnectError;
 use crate::host::HostError;
 use crate::install::InstallError;
 use crate::install::account::AccountError;
@@ -111,6 +112,9 @@ pub enum Error {
     /// A ledger could not be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// A connection through the proxy.
+    #[error("connect: {0}")]
+    Connect(#[from] ConnectError),
     /// A judgement that was asked for.
     #[error("why: {0}")]
     Why(#[from] WhyError),

@@ -13,7 +13,7 @@ mod trial;
 
 pub use finding::{Finding, NOT_TRIED};
 pub use landlock::Landlock;
-pub use paths::{Home, PathFact, real_path};
+pub use paths::{Home, OwnProgram, PathFact, real_path};
 
 use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, ESCALATION_FILES, Identity};
 use crate::install::firewall;
@@ -26,7 +26,7 @@ use crate::proxy::Dns;
 use crate::sys;
 use nix::errno::Errno;
 use nix::unistd::{geteuid, getpid};
-use paths::{look_at, look_at_home};
+use paths::{look_at, look_at_home, look_at_program};
 use session::Session;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -111,8 +111,8 @@ pub struct Facts {
     pub resolvers: Vec<PathBuf>,
     /// What the caller's own session offers; empty for root.
     pub session: Session,
-    /// The path of this program's own file, if it has one here.
-    pub executable: Option<PathBuf>,
+    /// This program's own file, if it has one here.
+    pub program: Option<OwnProgram>,
 }
 
 /// A fact could not be had at all.
@@ -208,7 +208,7 @@ impl Facts {
             private: Vec::new(),
             resolvers: Vec::new(),
             session: Session::default(),
-            executable: std::fs::read_link("/proc/self/exe").ok().filter(|p| p.is_file()),
+            program: look_at_program(identity.as_ref()),
             identity,
         };
         if depth > Depth::Strongest || (facts.identity.is_some() && !facts.strongest_in_reach()) {

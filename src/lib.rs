@@ -7,6 +7,7 @@
 // What is asked: the command line, its subcommands, the policy.
 pub mod cli;
 pub mod commands;
+pub mod connect;
 pub mod policy;
 
 // One run, and what can end it.

@@ -7,6 +7,7 @@ pub mod dev_box;
 pub mod keep_out;
 pub mod means;
 pub mod rung;
+mod ssh;
 mod view;
 
 use crate::confine::abi;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub wall: Option<WallPlan>,
     /// The proxy; `None` where egress is open.
     pub proxy: Option<ProxyPlan>,
+    /// This program's file, where the command may start it for ssh.
+    pub connector: Option<PathBuf>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
     /// Whether what they refuse is read from the kernel's audit.
@@ -167,7 +170,7 @@ pub fn plan(
     let identity = facts.identity.clone();
     let mut workspaces = BTreeMap::new();
     let home = identity.as_ref().map(|identity| home_plan(&policy, facts, identity)).transpose()?.flatten();
-    let mounts = match &identity {
+    let mut mounts = match &identity {
         Some(identity) => {
             let masks = if means.files == FileBarrier::Mounts { masks } else { &[] };
             let mut view = mount_plan(&policy, facts, identity, home.as_ref(), masks, &means, &mut workspaces)?;
@@ -188,6 +191,14 @@ pub fn plan(
         }
         None => None,
     };
+    let way = mounts.as_mut().and_then(|view| ssh::connector(&policy, facts, view, &means));
+    match &way {
+        Some(Err(cause)) => notes.push(format!("ssh through the proxy will not work: {cause}")),
+        Some(Ok(_)) if means.files == FileBarrier::Mounts => {
+            notes.push("the command can read and start this program's file: it is ssh's ProxyCommand".into());
+        }
+        _ => {}
+    }
     if policy.privilege.posture > Posture::Open && policy.privilege.control_plane_ports.is_empty() {
         notes.push("no control-plane port is named, so none is refused: --control-plane-port".into());
     }
@@ -223,6 +234,7 @@ pub fn plan(
         home,
         wall,
         proxy,
+        connector: way.and_then(Result::ok),
         notes,
     })
 }

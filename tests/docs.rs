@@ -165,6 +165,8 @@ fn environment() -> String {
     let tools = data("tools");
     write!(out, "\n## Where egress goes through the proxy\n\n{TABLE}").unwrap();
     rows(&mut out, &tools, Some("proxy"));
+    write!(out, "\n## Where the proxy admits port 22 for some host\n\n{TABLE}").unwrap();
+    rows(&mut out, &tools, Some("ssh"));
     write!(out, "\n## Where the filesystem axis is above open\n\n{TABLE}").unwrap();
     rows(&mut out, &tools, Some("read-only-home"));
     out += "\n## Files\n\nMounted over the image's own in the command's view: its text, with ours after it.\n\n";
@@ -214,9 +216,9 @@ own account, and with what tools need behind a proxy on loopback and in a home t
 `--env-pass NAME` passes the caller's value, whatever stands here. Where no axis is above open, nothing is changed but
 what the policy says.
 
-`{proxy_url}`, `{proxy_host}`, `{proxy_port}` and `{home}` are filled in. What becomes of a value of the caller's:
-`replace`: ours stands in its place; `keep`: it stays; `append`: ours follows it; `path`: it stays where the command may
-write there.
+`{proxy_url}`, `{proxy_host}`, `{proxy_port}`, `{home}` and `{program}` (ringfence's own file) are filled in. What
+becomes of a value of the caller's: `replace`: ours stands in its place; `keep`: it stays; `append`: ours follows it;
+`path`: it stays where the command may write there.
 
 This page is made of `harnesses/*.toml`, by `UPDATE_DOCS=1 cargo nextest run --test docs`.
 ";

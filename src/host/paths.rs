@@ -2,6 +2,7 @@
 
 use crate::install::account::Identity;
 use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{Gid, geteuid, getgroups};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -95,6 +96,45 @@ pub(super) fn look_at(path: &Path, identity: &Identity) -> PathFact {
         Err(e) if is_missing(&e) => PathFact::Missing,
         Err(e) => PathFact::Unreadable(e.to_string()),
     }
+}
+
+/// This program's own file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnProgram {
+    /// Its path, free of symbolic links.
+    pub path: PathBuf,
+    /// What of the path its mode closes to the command's ids: a directory that they may not search, or the file itself.
+    pub closed: Option<PathBuf>,
+}
+
+/// Looks at this program's file, if it has one here, with the command's eyes.
+pub(super) fn look_at_program(identity: Option<&Identity>) -> Option<OwnProgram> {
+    let path = std::fs::read_link("/proc/self/exe").ok().filter(|path| path.is_file())?;
+    let closed = identity.and_then(|identity| first_closed(&path, identity));
+    Some(OwnProgram { path, closed })
+}
+
+/// The first component of a path, from the root on, that lacks the bit for search or execution (path_resolution(7)). A command
+/// that keeps the caller's uid keeps the caller's groups too.
+fn first_closed(path: &Path, identity: &Identity) -> Option<PathBuf> {
+    let mut groups = vec![identity.gid];
+    if identity.uid == geteuid() {
+        groups.extend(getgroups().unwrap_or_default());
+    }
+    let mut way: Vec<&Path> = path.ancestors().collect();
+    way.reverse();
+    let closed = |component: &&&Path| {
+        let Ok(meta) = std::fs::symlink_metadata(component) else { return true };
+        let bit = if meta.uid() == identity.uid.as_raw() {
+            0o100
+        } else if groups.contains(&Gid::from_raw(meta.gid())) {
+            0o010
+        } else {
+            0o001
+        };
+        meta.mode() & bit == 0
+    };
+    way.iter().find(closed).map(|component| component.to_path_buf())
 }
 
 /// Nothing is there, nor can be made there: accounts have /dev/null as their HOME.

@@ -90,6 +90,11 @@ impl Allowlist {
         all
     }
 
+    /// Whether some host is admitted on this port.
+    pub fn admits_port(&self, port: u16) -> bool {
+        self.exact.values().chain(self.below.values()).flatten().any(|entry| entry.admits_port(port))
+    }
+
     /// Judges a host and a port. The nearest entry answers: the exact host, then `*.` of each name above it.
     pub fn judge(&self, authority: &Authority) -> Verdict {
         let mut named = false;

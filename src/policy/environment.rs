@@ -5,10 +5,10 @@ use super::axis::Posture;
 use super::effective::Policy;
 use crate::host::session::names_socket;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 pub struct Variable {
     /// Its name.
     pub name: String,
-    /// Its value, with `{proxy_url}`, `{proxy_host}`, `{proxy_port}` and `{home}` to be filled in.
+    /// Its value, with `{proxy_url}`, `{proxy_host}`, `{proxy_port}`, `{home}` and `{program}` to be filled in.
     pub value: String,
     /// When it is set.
     pub when: When,
@@ -34,6 +34,8 @@ pub struct Variable {
 pub enum When {
     /// Egress goes through the proxy.
     Proxy,
+    /// ssh in the command's view gets through the proxy by this program.
+    Ssh,
     /// The filesystem axis is above `open`.
     ReadOnlyHome,
 }
@@ -111,6 +113,8 @@ pub struct Facts<'a> {
     pub user: Option<&'a str>,
     /// Where the proxy listens; none where egress doesn't go through it.
     pub proxy: Option<SocketAddr>,
+    /// This program's file, where the command may start it for ssh.
+    pub connector: Option<&'a Path>,
     /// Whether the command may write at a path, by the policy.
     pub writable: &'a dyn Fn(&Path) -> bool,
 }
@@ -153,16 +157,18 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
         }
         env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
     }
+    let callers_own: BTreeSet<OsString> = env.keys().filter(|name| passed(name)).cloned().collect();
     for variable in TOOLS.variable.iter().chain(&policy.harness().variables) {
         let name = OsStr::new(&variable.name);
         let wanted = match variable.when {
             When::Proxy => facts.proxy.is_some(),
+            When::Ssh => facts.connector.is_some(),
             When::ReadOnlyHome => policy.filesystem.posture > Posture::Open,
         };
-        if !wanted || (passed(name) && env.contains_key(name)) {
+        if !wanted || callers_own.contains(name) {
             continue;
         }
-        let ours = fill(&variable.value, facts.proxy, facts.home);
+        let ours = fill(&variable.value, facts.proxy, facts.home, facts.connector);
         let value = match (env.get(name), variable.merge) {
             (Some(_), Merge::Keep) => continue,
             (Some(theirs), Merge::Path) if (facts.writable)(Path::new(theirs)) => continue,
@@ -174,11 +180,12 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
     env.into_iter().collect()
 }
 
-/// Everything that tools need behind a proxy and with a read-only home, harness apart, over an empty environment.
-pub fn tool_environment(proxy: SocketAddr, home: &Path) -> Vec<(String, String)> {
+/// Everything that tools need behind a proxy that lets ssh through, and with a read-only home, harness apart, over an empty
+/// environment.
+pub fn tool_environment(proxy: SocketAddr, home: &Path, connector: &Path) -> Vec<(String, String)> {
     let mut env: BTreeMap<String, String> = BTreeMap::new();
     for variable in &TOOLS.variable {
-        let ours = fill(&variable.value, Some(proxy), home).to_string_lossy().into_owned();
+        let ours = fill(&variable.value, Some(proxy), home, Some(connector)).to_string_lossy().into_owned();
         match env.get_mut(&variable.name) {
             Some(value) if variable.merge == Merge::Append => {
                 value.push(' ');
@@ -195,7 +202,7 @@ pub fn tool_environment(proxy: SocketAddr, home: &Path) -> Vec<(String, String)>
 /// The files that tools need laid over the image's, with the text that follows the image's own.
 pub fn tool_files(proxy: SocketAddr) -> Vec<(&'static ToolFile, String)> {
     let filled = |file: &'static ToolFile| {
-        let text = fill(&file.append, Some(proxy), Path::new("/")).to_string_lossy().into_owned();
+        let text = fill(&file.append, Some(proxy), Path::new("/"), None).to_string_lossy().into_owned();
         (file, text)
     };
     TOOLS.file.iter().map(filled).collect()
@@ -227,21 +234,39 @@ pub fn reason_dropped(name: &OsStr) -> Option<&'static str> {
     found.map(|dropped| dropped.reason.as_str())
 }
 
-fn fill(text: &str, proxy: Option<SocketAddr>, home: &Path) -> OsString {
+fn fill(text: &str, proxy: Option<SocketAddr>, home: &Path, connector: Option<&Path>) -> OsString {
     let mut text = text.to_owned();
     if let Some(proxy) = proxy {
         text = text.replace("{proxy_url}", &format!("http://{proxy}"));
         text = text.replace("{proxy_host}", &proxy.ip().to_string());
         text = text.replace("{proxy_port}", &proxy.port().to_string());
     }
-    // A home need not be UTF-8, so it is put in as bytes.
-    let mut pieces = text.split("{home}");
-    let mut filled = OsString::from(pieces.next().unwrap_or_default());
-    for piece in pieces {
-        filled.push(home);
-        filled.push(piece);
+    // Paths need not be UTF-8, so they are put in as bytes.
+    let program = connector.map(proxy_command_word).unwrap_or_default();
+    let with_program = |piece: &str| piece.split("{program}").map(OsStr::new).collect::<Vec<_>>().join(&*program);
+    let pieces: Vec<OsString> = text.split("{home}").map(with_program).collect();
+    pieces.join(home.as_os_str())
+}
+
+/// A path as the first word of ssh's ProxyCommand, which itself stands within single quotes: a shell takes those away, ssh puts
+/// in what follows a `%` (ssh_config(5), TOKENS), and another shell reads what is left.
+fn proxy_command_word(path: &Path) -> OsString {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"/._+-".contains(byte)) {
+        return path.as_os_str().to_owned();
     }
-    filled
+    const QUOTE: &[u8] = br"'\''";
+    let mut word = QUOTE.to_vec();
+    for byte in bytes {
+        match byte {
+            // Out of the inner quotes, a quote that the inner shell sees escaped, and in again.
+            b'\'' => word.extend([QUOTE, br"\", QUOTE, QUOTE].concat()),
+            b'%' => word.extend(b"%%"),
+            other => word.push(*other),
+        }
+    }
+    word.extend(QUOTE);
+    OsString::from_vec(word)
 }
 
 fn joined(theirs: &OsStr, ours: &OsStr) -> OsString {

@@ -3,6 +3,15 @@ use super::*;
 use crate::policy::{Layer, Level, PolicyArg};
 
 fn composed(level: Level, flags: Layer, caller: &[(&str, &str)]) -> BTreeMap<String, String> {
+    composed_with(None, level, flags, caller)
+}
+
+fn composed_with(
+    connector: Option<&Path>,
+    level: Level,
+    flags: Layer,
+    caller: &[(&str, &str)],
+) -> BTreeMap<String, String> {
     let policy = Policy::load(&PolicyArg::Level(level), &flags).unwrap();
     let caller: Vec<(OsString, OsString)> = caller.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let home = Path::new("/home/agent");
@@ -12,6 +21,7 @@ fn composed(level: Level, flags: Layer, caller: &[(&str, &str)]) -> BTreeMap<Str
         home,
         user: Some("agent"),
         proxy: (policy.network.posture > Posture::Open).then(|| "127.0.0.1:3128".parse().unwrap()),
+        connector,
         writable: &|path| trees.admit_write(path),
     };
     let text = |value: OsString| value.into_string().unwrap();
@@ -138,7 +148,7 @@ fn the_first_of_two_values_counts() {
 
 #[test]
 fn the_data_is_filled_in_and_has_reasons() {
-    let env = tool_environment("[::1]:3128".parse().unwrap(), Path::new("/h"));
+    let env = tool_environment("[::1]:3128".parse().unwrap(), Path::new("/h"), Path::new("/p"));
     for (name, value) in &env {
         assert!(!value.contains(['{', '}']), "{name}={value}");
     }
@@ -153,6 +163,45 @@ fn the_data_is_filled_in_and_has_reasons() {
     }
     let files = tool_files("127.0.0.1:3128".parse().unwrap());
     assert!(files[0].1.contains("https.proxyPort=3128\n") && !files[0].1.contains('{'));
+}
+
+#[test]
+fn ssh_of_git_gets_its_way_only_where_there_is_one() {
+    const VARIABLE: &str = "GIT_SSH_COMMAND";
+    let with = |connector: Option<&str>, flags: Layer, caller: &[(&str, &str)]| {
+        let env = composed_with(connector.map(Path::new), Level::NistHigh, flags, caller);
+        env.get(VARIABLE).cloned()
+    };
+    let own = [(VARIABLE, "ssh -i key")];
+    let option = "-o ProxyCommand='/opt/ringfence connect %h %p'";
+    let program = Some("/opt/ringfence");
+    assert_eq!(with(program, Layer::default(), &[]), Some(format!("ssh {option}")));
+    assert_eq!(with(program, Layer::default(), &own), Some(format!("ssh -i key {option}")));
+    assert_eq!(with(None, Layer::default(), &[]), None);
+    assert_eq!(with(None, Layer::default(), &own), Some("ssh -i key".into()));
+    let passed = Layer { env_pass: vec![VARIABLE.parse().unwrap()], ..Layer::default() };
+    assert_eq!(with(program, passed.clone(), &own), Some("ssh -i key".into()));
+    assert_eq!(with(program, passed, &[]), Some(format!("ssh {option}")));
+}
+
+/// As git and ssh read it: one shell, the tokens, another shell.
+#[test]
+fn a_program_of_any_name_is_one_word_to_the_second_shell() {
+    let shell = |script: &str| {
+        let ran = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+        assert!(ran.status.success(), "{script}: {ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    for path in ["/opt/ringfence", "/a b/it's 100% \"x\" `id` $HOME;#", "/%h'", "/ü"] {
+        let env = composed_with(Some(Path::new(path)), Level::NistHigh, Layer::default(), &[]);
+        let option = shell(&format!("ssh() {{ printf %s \"$2\"; }}; {}", env["GIT_SSH_COMMAND"]));
+        let command = option.strip_prefix("ProxyCommand=").unwrap();
+        let filled = command.replace("%%", "\0").replace("%h", "HOST").replace("%p", "22").replace('\0', "%");
+        assert_eq!(
+            shell(&format!("for word in {filled}; do printf '%s\\n' \"$word\"; done")),
+            format!("{path}\nconnect\nHOST\n22\n")
+        );
+    }
 }
 
 #[test]

@@ -13,11 +13,12 @@ use crate::sys;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What is masked from the command beside the ledger: the policy's file and this program's own.
+/// What is masked from the command beside the ledger: the policy's file and this program's own, unless the plan has the
+/// command start it.
 pub fn masks(policy: &Policy, facts: &Facts) -> Result<Vec<PathBuf>, Error> {
     let mut masks = Vec::new();
     if facts.identity.is_some() {
-        masks.extend(facts.executable.clone());
+        masks.extend(facts.program.iter().map(|program| program.path.clone()));
         if let Some(file) = &policy.file {
             masks.push(file.canonicalize().map_err(call("open the policy file"))?);
         }
@@ -34,7 +35,11 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
         // Whatever the run's name will be; for others than root the place lies in their own home.
         None => (facts.uid == 0).then(|| Path::new(undo::DIRECTORY).join("RUN.jsonl")),
     };
-    let files = [("policy file", plan.policy.file.clone()), ("program", facts.executable.clone()), ("ledger", ledger)];
+    let files = [
+        ("policy file", plan.policy.file.clone()),
+        ("program", facts.program.as_ref().map(|program| program.path.clone())),
+        ("ledger", ledger),
+    ];
     for (what, path) in files.into_iter().filter_map(|(what, path)| Some((what, path?))) {
         let real = real_path(&path);
         // Where no mount covers the record it is kept out of what may be written, whatever the policy says.
