@@ -61,6 +61,7 @@ impl BadHello {
 }
 
 /// A ClientHello that comes record by record.
+#[derive(Default)]
 pub struct HelloReader {
     acceptor: Acceptor,
     fed: usize,
@@ -69,12 +70,6 @@ pub struct HelloReader {
 impl fmt::Debug for HelloReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HelloReader").field("fed", &self.fed).finish_non_exhaustive()
-    }
-}
-
-impl Default for HelloReader {
-    fn default() -> HelloReader {
-        HelloReader { acceptor: Acceptor::default(), fed: 0 }
     }
 }
 
