@@ -19,5 +19,9 @@ mod record;
 mod resolver;
 #[path = "proxy/rig.rs"]
 mod rig;
+#[path = "proxy/socks.rs"]
+mod socks;
+#[path = "proxy/tls.rs"]
+mod tls;
 #[path = "proxy/tunnels.rs"]
 mod tunnels;

@@ -1,5 +1,6 @@
 //! Why bytes are no request that can be judged.
 
+use super::socks::BadSocks;
 use crate::policy::authority::BadAuthority;
 
 /// What is wrong with a request. Such a request is answered 400, recorded under the rule `malformed`, and no name
@@ -66,6 +67,9 @@ pub enum Malformed {
     /// A chunk's size, its end, or the trailer section.
     #[error("the chunked body is not well formed")]
     Chunk,
+    /// A SOCKS message.
+    #[error(transparent)]
+    Socks(#[from] BadSocks),
     /// The authority does not parse.
     #[error(transparent)]
     Authority(#[from] BadAuthority),
@@ -95,6 +99,7 @@ impl Malformed {
             Malformed::TargetForm => "target_form",
             Malformed::Scheme => "scheme",
             Malformed::Chunk => "bad_chunk",
+            Malformed::Socks(bad) => bad.reason(),
             Malformed::Authority(bad) => bad.reason(),
         }
     }

@@ -1,15 +1,17 @@
 //! The egress proxy: a process of its own that reads what hostile clients send, judges each request, and connects
 //! only to what was judged.
 //!
-//! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`)
+//! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`, called by `admission`)
 //! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
 //! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
 //! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
 //! answered before it is recorded.
 
 mod accept;
+mod admission;
 mod answer;
 mod body;
+mod carry;
 pub mod channel;
 mod client;
 mod core;
@@ -17,14 +19,19 @@ mod dial;
 mod exchange;
 mod field;
 pub mod head;
+pub mod hello;
 mod inflow;
 mod judge;
 pub mod malformed;
 mod pulse;
 pub mod record;
+pub mod records;
+mod requests;
 mod resolve;
 pub mod response;
+pub mod socks;
 pub mod target;
+mod tls;
 mod tunnel;
 mod wire;
 
@@ -59,6 +66,8 @@ pub struct Limits {
     /// How long a head may take from the moment that it is awaited, whatever arrives meanwhile. On a connection
     /// that has served a request it counts from the head's first byte. 10 s.
     pub head: Duration,
+    /// How long the ClientHello of a tunnel may take from its first byte. 10 s.
+    pub hello: Duration,
     /// How long a connection may stay silent between two requests. 60 s.
     pub keep_alive: Duration,
     /// How long the resolution of one name may take. 10 s.
@@ -81,6 +90,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             head: Duration::from_secs(10),
+            hello: Duration::from_secs(10),
             keep_alive: Duration::from_secs(60),
             resolve: Duration::from_secs(10),
             connect: Duration::from_secs(10),

@@ -91,6 +91,13 @@ fn object(authority: &Authority, addrs: &[IpAddr]) -> Object {
     }
 }
 
+/// A refusal of what an admitted tunnel carries; `text` is what was found there.
+pub fn carried(operation: &str, authority: &Authority, rule: &str, reason: &str, text: Option<&str>) -> Denial {
+    let mut object = object(authority, &[]);
+    object.text = text.map(|text| escape(text.as_bytes(), TEXT_LIMIT));
+    denial(operation, object, rule, reason)
+}
+
 /// A refusal of a well-formed request.
 pub fn refused(method: &str, authority: &Authority, refusal: &Refusal) -> Denial {
     let object = object(authority, &refusal.addrs);
@@ -112,6 +119,22 @@ pub fn malformed(text: &[u8], why: &Malformed) -> Denial {
     let mut denial = denial(&operation, object, RULE_MALFORMED, why.reason());
     denial.http_status = Some(400);
     denial
+}
+
+/// A refusal of a request that has an address where a name must be.
+pub fn by_address(operation: &str, addr: SocketAddr) -> Denial {
+    let host = match addr.ip() {
+        IpAddr::V4(addr) => addr.to_string(),
+        IpAddr::V6(addr) => format!("[{addr}]"),
+    };
+    let object = Object { host: Some(host), port: Some(addr.port()), addrs: vec![addr.ip()], ..Object::default() };
+    denial(operation, object, "socks-address", "address_for_name")
+}
+
+/// A refusal of a command that is not served.
+pub fn other_command(operation: &str, name: &str) -> Denial {
+    let object = Object { text: Some(name.to_owned()), ..Object::default() };
+    denial(operation, object, "socks-command", "command_not_served")
 }
 
 /// Refusals that stand for no destination, folded: connections over the cap, heads that did not end in time.

@@ -17,6 +17,13 @@ pub enum Target {
         /// The target for the server: origin form, or `*` for OPTIONS of a whole server.
         path: Vec<u8>,
     },
+    /// A request within a tunnel that is meant for another host than the tunnel's.
+    Elsewhere {
+        /// The tunnel's host.
+        authority: Authority,
+        /// What the request names instead.
+        named: String,
+    },
 }
 
 impl Target {
@@ -25,25 +32,54 @@ impl Target {
         if head.method == "CONNECT" {
             return Ok(Target::Tunnel(Authority::parse_connect(&head.target)?));
         }
-        let (scheme, rest) = split_scheme(&head.target).ok_or(Malformed::TargetForm)?;
-        if !scheme.eq_ignore_ascii_case(b"http") {
-            return Err(Malformed::Scheme);
-        }
-        // A backslash ends the authority for some parsers; it stays in it here, where it is refused.
-        let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        if path.contains(&b'#') {
-            return Err(Malformed::Target);
-        }
-        let authority = Authority::parse_with_default(authority, 80)?;
-        let path = match path.first() {
-            None if head.method == "OPTIONS" => b"*".to_vec(),
-            None => b"/".to_vec(),
-            Some(b'?') => [b"/", path].concat(),
-            Some(_) => path.to_vec(),
-        };
-        Ok(Target::Exchange { authority, path })
+        absolute(&head.method, &head.target)
     }
+
+    /// Takes a request apart that a client sends to a tunnel's host, in origin or in absolute form (RFC 9112, 3.2.1 and
+    /// 3.2.2). Target and Host must both name that host.
+    pub fn within(head: &Head, tunnel: &Authority) -> Result<Target, Malformed> {
+        let target = match head.target.first() {
+            _ if head.method == "CONNECT" => return Err(Malformed::TargetForm),
+            Some(b'/') if head.target.contains(&b'#') => return Err(Malformed::Target),
+            Some(b'/') => Target::Exchange { authority: tunnel.clone(), path: head.target.clone() },
+            Some(b'*') if head.method == "OPTIONS" && head.target.len() == 1 => {
+                Target::Exchange { authority: tunnel.clone(), path: head.target.clone() }
+            }
+            _ => absolute(&head.method, &head.target)?,
+        };
+        let mut named = head.fields.iter().filter(|field| field.is("host"));
+        let hosts = named.next().map(|field| Authority::parse_with_default(&field.value, 80)).transpose()?;
+        let by_target = match &target {
+            Target::Exchange { authority, .. } => Some(authority.clone()),
+            Target::Tunnel(_) | Target::Elsewhere { .. } => None,
+        };
+        match [by_target, hosts].into_iter().flatten().find(|authority| authority != tunnel) {
+            Some(other) => Ok(Target::Elsewhere { authority: tunnel.clone(), named: other.to_string() }),
+            None => Ok(target),
+        }
+    }
+}
+
+/// A target in absolute form.
+fn absolute(method: &str, target: &[u8]) -> Result<Target, Malformed> {
+    let (scheme, rest) = split_scheme(target).ok_or(Malformed::TargetForm)?;
+    if !scheme.eq_ignore_ascii_case(b"http") {
+        return Err(Malformed::Scheme);
+    }
+    // A backslash ends the authority for some parsers; it stays in it here, where it is refused.
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if path.contains(&b'#') {
+        return Err(Malformed::Target);
+    }
+    let authority = Authority::parse_with_default(authority, 80)?;
+    let path = match path.first() {
+        None if method == "OPTIONS" => b"*".to_vec(),
+        None => b"/".to_vec(),
+        Some(b'?') => [b"/", path].concat(),
+        Some(_) => path.to_vec(),
+    };
+    Ok(Target::Exchange { authority, path })
 }
 
 /// The scheme before `://`, and what follows.

@@ -1,10 +1,12 @@
 //! Bytes both ways between two connections, each direction closed on its own.
 
 use super::body::{BodyError, pass_all};
+use super::inflow::Inflow;
 use super::pulse::Pulse;
 use super::wire::Wire;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// Passes bytes both ways until both directions have ended, one of them has failed, or nothing has got through
 /// for `idle`.
@@ -14,14 +16,8 @@ use tokio::io::AsyncWriteExt;
 pub async fn tunnel(mut client: Wire, mut upstream: Wire, idle: Duration) {
     let pulse = Pulse::new();
     let ended = {
-        let up = async {
-            pass_all(&mut client.inflow, &mut upstream.out, &pulse).await?;
-            upstream.out.shutdown().await.map_err(BodyError::Write)
-        };
-        let down = async {
-            pass_all(&mut upstream.inflow, &mut client.out, &pulse).await?;
-            client.out.shutdown().await.map_err(BodyError::Write)
-        };
+        let up = pass_on(&mut client.inflow, &mut upstream.out, &pulse);
+        let down = pass_on(&mut upstream.inflow, &mut client.out, &pulse);
         let both = async { tokio::try_join!(up, down) };
         tokio::select! {
             ended = both => ended.is_ok(),
@@ -32,4 +28,14 @@ pub async fn tunnel(mut client: Wire, mut upstream: Wire, idle: Duration) {
         client.reset();
         upstream.reset();
     }
+}
+
+/// Passes everything of one direction, and its end.
+pub async fn pass_on(
+    from: &mut Inflow<OwnedReadHalf>,
+    to: &mut OwnedWriteHalf,
+    pulse: &Pulse,
+) -> Result<(), BodyError> {
+    pass_all(from, to, pulse).await?;
+    to.shutdown().await.map_err(BodyError::Write)
 }

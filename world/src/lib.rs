@@ -11,6 +11,7 @@ mod capture;
 mod closed;
 pub mod dns;
 mod error;
+pub mod hello;
 mod http;
 mod image;
 pub mod internet;

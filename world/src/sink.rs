@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::listening::{Tcp, Udp};
 use crate::namespace::Namespace;
 use crate::seen::Seen;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +55,37 @@ impl Sink {
                 Err(_) => 0,
             };
             bytes.truncate(length);
+            noting.push(Arrival { peer: canonical(peer), local: canonical(local), bytes });
+        })?;
+        Ok(Sink { seen, address: socket.address(), _socket: Socket::Tcp { _held: socket } })
+    }
+
+    /// Accepts every connection and keeps all of its bytes, up to its end or ten seconds of silence; `answer` is sent once
+    /// something has come.
+    ///
+    /// # Errors
+    /// The address can't be bound.
+    pub fn whole(
+        space: &Namespace,
+        address: impl Into<IpAddr>,
+        port: u16,
+        answer: &'static [u8],
+    ) -> Result<Sink, Error> {
+        let seen = Arc::new(Seen::new());
+        let noting = seen.clone();
+        let socket = Tcp::listen(space, SocketAddr::new(address.into(), port), move |mut stream| {
+            let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else {
+                return;
+            };
+            let (mut bytes, mut piece) = (Vec::new(), vec![0; 65536]);
+            let mut answer = Some(answer);
+            stream.set_read_timeout(Some(Duration::from_secs(10))).ok();
+            while let Ok(count @ 1..) = stream.read(&mut piece) {
+                bytes.extend_from_slice(&piece[..count]);
+                if answer.take().is_some_and(|answer| stream.write_all(answer).is_err()) {
+                    break;
+                }
+            }
             noting.push(Arrival { peer: canonical(peer), local: canonical(local), bytes });
         })?;
         Ok(Sink { seen, address: socket.address(), _socket: Socket::Tcp { _held: socket } })

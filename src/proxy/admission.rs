@@ -1,0 +1,99 @@
+//! From an authority to a connection with it: judged, recorded where it is refused, and dialled. Every way in goes through here.
+
+use super::core::Core;
+use super::dial::dial;
+use super::judge::{Judgement, Permit, Refusal};
+use super::record::{self, Connection, Recorder, Unrecorded};
+use super::wire::Wire;
+use crate::policy::Authority;
+use std::net::IpAddr;
+
+/// Who asks, and how: what a record says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The request's method, or what stands for it.
+    pub operation: &'a str,
+    /// The client's connection.
+    pub on: Option<Connection>,
+    /// Whether the answer is one of HTTP, with a status.
+    pub by_http: bool,
+}
+
+/// Why there is no connection. It is on record.
+#[derive(Debug)]
+pub enum Unadmitted {
+    /// The policy says no.
+    Refused(Refusal),
+    /// Outside of the policy something failed; the status that says so.
+    Failed(u16),
+}
+
+impl Unadmitted {
+    /// The status that an HTTP client is given.
+    pub fn status(&self) -> u16 {
+        match self {
+            Unadmitted::Refused(_) => 403,
+            Unadmitted::Failed(status) => *status,
+        }
+    }
+}
+
+/// Judges an authority. What is not permitted is on record when this returns.
+pub async fn admit<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    authority: &Authority,
+) -> Result<Result<Permit, Unadmitted>, Unrecorded> {
+    match core.judge.judge(authority).await {
+        Judgement::Permitted(permit) => {
+            core.recorder.free_to_admit().await;
+            Ok(Ok(permit))
+        }
+        Judgement::Refused(refusal) => {
+            let mut denial = record::refused(asked.operation, authority, &refusal);
+            denial.http_status = asked.by_http.then_some(403);
+            core.recorder.denial(denial, asked.on).await?;
+            Ok(Err(Unadmitted::Refused(refusal)))
+        }
+        Judgement::Unresolved(cause) => {
+            let status = cause.status();
+            let told = asked.by_http.then_some(status);
+            let failure = record::failed("resolve", authority, &[], cause.to_string(), told);
+            core.recorder.infrastructure(failure).await?;
+            Ok(Err(Unadmitted::Failed(status)))
+        }
+    }
+}
+
+/// Connects to what is permitted. A failure is on record when this returns.
+pub async fn reach<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    permit: &Permit,
+) -> Result<Result<Wire, Unadmitted>, Unrecorded> {
+    let reached = dial(permit, core.limits.connect).await;
+    let (cause, status) = match reached {
+        Ok(stream) => match Wire::new(stream) {
+            Ok(wire) => return Ok(Ok(wire)),
+            Err(e) => (e.to_string(), 502),
+        },
+        Err(e) => (e.to_string(), e.status()),
+    };
+    let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
+    let told = asked.by_http.then_some(status);
+    let failure = record::failed("connect", permit.authority(), &addrs, cause, told);
+    core.recorder.infrastructure(failure).await?;
+    Ok(Err(Unadmitted::Failed(status)))
+}
+
+/// Both: a connection with what is permitted.
+pub async fn admit_and_reach<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    authority: &Authority,
+) -> Result<Result<(Permit, Wire), Unadmitted>, Unrecorded> {
+    match admit(core, asked, authority).await? {
+        Ok(permit) => Ok(reach(core, asked, &permit).await?.map(|server| (permit, server))),
+        Err(why) => Ok(Err(why)),
+    }
+}

@@ -1,0 +1,67 @@
+//! What an admitted tunnel may carry. To port 443 that is TLS with the tunnel's host; to port 80 HTTP to the tunnel's host,
+//! each request judged by itself, or TLS; to a port that an entry names anything, and TLS only with the tunnel's host.
+
+use super::core::Core;
+use super::judge::Permit;
+use super::record::{self, Connection, Recorder, Unrecorded};
+use super::records::begins_handshake;
+use super::requests::{Within, requests};
+use super::tls::{Carried, Deadlines, tls_tunnel};
+use super::wire::Wire;
+use tokio::time::timeout;
+
+/// Carries what the client says to the server that it was permitted to reach, and back, to the end.
+pub async fn carry<R: Recorder>(
+    mut client: Wire,
+    mut server: Wire,
+    core: &Core<R>,
+    permit: Permit,
+) -> Result<(), Unrecorded> {
+    let authority = permit.authority();
+    let carried = match authority.port {
+        443 => Carried::Tls,
+        80 => match begins(&mut client, &mut server, core).await {
+            Some(first) if begins_handshake(first) => Carried::Tls,
+            Some(_) => {
+                let within = Within::new(permit, server);
+                return Box::pin(requests(client, core, Some(within))).await;
+            }
+            None if server.inflow.unused().is_empty() => return Ok(()),
+            None => {
+                // No HTTP server speaks first.
+                let denial = record::carried("tunnel", authority, "tunnel-protocol", "not_http", None);
+                core.recorder.denial(denial, Connection::of(client.out.as_ref())).await?;
+                server.reset();
+                client.reset();
+                return Ok(());
+            }
+        },
+        _ => Carried::Anything,
+    };
+    let deadlines = Deadlines { hello: core.limits.hello, idle: core.limits.idle };
+    let Err((mut client, stopped)) = tls_tunnel(client, server, &authority.host, carried, deadlines).await else {
+        return Ok(());
+    };
+    let (rule, reason) = stopped.why.rule_and_reason();
+    let denial = record::carried("TLS", authority, rule, reason, Some(&stopped.why.to_string()));
+    core.recorder.denial(denial, Connection::of(client.out.as_ref())).await?;
+    let alert = stopped.why.alert().filter(|_| !stopped.heard);
+    match alert {
+        Some(alert) if client.send(&alert, core.limits.head).await.is_ok() => client.end().await,
+        _ => client.reset(),
+    }
+    Ok(())
+}
+
+/// The client's first byte; nothing when the server speaks or ends before, the client ends, or neither does anything for
+/// the idle deadline.
+async fn begins<R: Recorder>(client: &mut Wire, server: &mut Wire, core: &Core<R>) -> Option<u8> {
+    let first = async {
+        tokio::select! {
+            biased;
+            said = client.inflow.some() => said.ok().and_then(|bytes| bytes.first().copied()),
+            _ = server.inflow.some() => None,
+        }
+    };
+    timeout(core.limits.idle, first).await.ok().flatten()
+}

@@ -1,0 +1,229 @@
+//! A client's HTTP requests in their order, each judged on its own.
+
+use super::admission::{Asked, admit_and_reach};
+use super::answer::{self, After};
+use super::carry::carry;
+use super::core::{Core, Late};
+use super::exchange::{Exchanged, exchange};
+use super::head::{self, Framing, Head, HeadScan};
+use super::judge::Permit;
+use super::malformed::Malformed;
+use super::record::{self, Connection, Recorder, Unrecorded};
+use super::target::Target;
+use super::tunnel::tunnel;
+use super::wire::Wire;
+use crate::policy::Authority;
+use std::net::IpAddr;
+use tokio::time::{Instant, timeout_at};
+
+/// What a client sent next.
+enum Next {
+    /// A request head.
+    Head(Head),
+    /// Bytes that are none, and why.
+    Malformed { text: Vec<u8>, why: Malformed },
+    /// Part of a head, and no more of it in time.
+    Late,
+    /// Nothing: the connection has ended, or was silent for too long.
+    Nothing,
+}
+
+/// A tunnel whose client speaks HTTP to the tunnel's host instead of to the proxy.
+#[derive(Debug)]
+pub struct Within {
+    authority: Authority,
+    /// The connection that the tunnel was opened with, for its first request.
+    ready: Option<(Permit, Wire)>,
+}
+
+impl Within {
+    /// For a tunnel that was permitted, and its connection.
+    pub fn new(permit: Permit, server: Wire) -> Within {
+        Within { authority: permit.authority().clone(), ready: Some((permit, server)) }
+    }
+}
+
+/// Serves a client's requests to the connection's end: those for a proxy, or those within a tunnel.
+///
+/// Errors: a refusal could not be recorded; the client is left without an answer.
+pub async fn requests<R: Recorder>(
+    mut wire: Wire,
+    core: &Core<R>,
+    mut within: Option<Within>,
+) -> Result<(), Unrecorded> {
+    let mut wait = core.limits.head;
+    loop {
+        let head = match next(&mut wire, core, wait).await {
+            Next::Head(head) => head,
+            Next::Malformed { text, why } => return refuse_malformed(wire, core, &text, &why).await,
+            Next::Late => {
+                core.late.count(Late::Head);
+                return Ok(());
+            }
+            Next::Nothing => return Ok(()),
+        };
+        // A tunnel's bytes begin after its answer: what comes before would be a body or another request.
+        let early = head.method == "CONNECT" && !wire.inflow.unused().is_empty();
+        let target = match &within {
+            Some(within) => Target::within(&head, &within.authority),
+            None => Target::of(&head),
+        };
+        let target = match target {
+            Ok(_) if early => Err(Malformed::ConnectBody),
+            other => other,
+        };
+        wire = match target {
+            Ok(Target::Tunnel(authority)) => return connect(wire, core, authority).await,
+            Ok(Target::Exchange { authority, path }) => {
+                let ready = within.as_mut().and_then(|within| within.ready.take());
+                match forward(wire, core, &head, authority, &path, ready).await? {
+                    Some(wire) => wire,
+                    None => return Ok(()),
+                }
+            }
+            Ok(Target::Elsewhere { authority, named }) => {
+                let text = format!("Host: {named}");
+                let mut denial = record::carried(&head.method, &authority, "tunnel-host", "host_mismatch", Some(&text));
+                denial.http_status = Some(403);
+                core.recorder.denial(denial, ends(&wire)).await?;
+                return answer_and_end(wire, core, 403).await;
+            }
+            Err(why) => {
+                let text = [head.method.as_bytes(), b" ", &head.target].concat();
+                return refuse_malformed(wire, core, &text, &why).await;
+            }
+        };
+        wait = core.limits.keep_alive;
+    }
+}
+
+/// Reads the next head: the first byte within `wait`, the whole of it within the head deadline from then on.
+async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Duration) -> Next {
+    let mut scan = HeadScan::default();
+    let mut deadline = Instant::now() + wait.max(core.limits.head);
+    if wire.inflow.unused().is_empty() {
+        match timeout_at(Instant::now() + wait, wire.inflow.more()).await {
+            Ok(Ok(count)) if count > 0 => {}
+            _ => return Next::Nothing,
+        }
+    }
+    deadline = deadline.min(Instant::now() + core.limits.head);
+    loop {
+        let bytes = wire.inflow.unused();
+        let found =
+            scan.advance(bytes).and_then(|range| range.map(|r| Ok((r.end, head::parse(&bytes[r])?))).transpose());
+        match found {
+            Ok(Some((length, head))) => {
+                wire.inflow.consume(length);
+                return Next::Head(head);
+            }
+            Ok(None) => {}
+            Err(why) => {
+                let text = bytes[..bytes.len().min(record::TEXT_LIMIT)].to_vec();
+                return Next::Malformed { text, why };
+            }
+        }
+        match timeout_at(deadline, wire.inflow.more()).await {
+            Ok(Ok(count)) if count > 0 => {}
+            Ok(_) => return Next::Nothing,
+            Err(_) => return Next::Late,
+        }
+    }
+}
+
+/// Serves a CONNECT.
+async fn connect<R: Recorder>(mut wire: Wire, core: &Core<R>, authority: Authority) -> Result<(), Unrecorded> {
+    let asked = Asked { operation: "CONNECT", on: ends(&wire), by_http: true };
+    let (permit, server) = match admit_and_reach(core, asked, &authority).await? {
+        Ok(reached) => reached,
+        Err(why) => return answer_and_end(wire, core, why.status()).await,
+    };
+    if wire.send(answer::CONNECTED, core.limits.head).await.is_ok() {
+        return carry(wire, server, core, permit).await;
+    }
+    Ok(())
+}
+
+/// Serves one plain HTTP request; the connection comes back if another may follow on it.
+async fn forward<R: Recorder>(
+    mut wire: Wire,
+    core: &Core<R>,
+    head: &Head,
+    authority: Authority,
+    path: &[u8],
+    ready: Option<(Permit, Wire)>,
+) -> Result<Option<Wire>, Unrecorded> {
+    let asked = Asked { operation: &head.method, on: ends(&wire), by_http: true };
+    let reached = match ready {
+        Some(ready) => Ok(ready),
+        None => admit_and_reach(core, asked, &authority).await?,
+    };
+    let (permit, mut server) = match reached {
+        Ok(reached) => reached,
+        Err(why) if head.framing == Framing::None && head.persists() => {
+            let bytes = answer::bare(why.status(), After::Keep);
+            let sent = wire.send(&bytes, core.limits.head).await;
+            return Ok(sent.is_ok().then_some(wire));
+        }
+        // The body that follows is not read, so what comes after it can't be found.
+        Err(why) => return answer_and_end(wire, core, why.status()).await.map(|()| None),
+    };
+    let idle = core.limits.idle;
+    let done = exchange(&mut wire, &mut server, head, permit.authority(), path, idle).await;
+    match done {
+        Exchanged::Answered(After::Keep) => Ok(Some(wire)),
+        Exchanged::Answered(After::Close) => {
+            wire.end().await;
+            Ok(None)
+        }
+        Exchanged::Switched => {
+            tunnel(wire, server, idle).await;
+            Ok(None)
+        }
+        Exchanged::BadBody { why, answered } => {
+            server.reset();
+            let text = [head.method.as_bytes(), b" ", &head.target].concat();
+            if answered {
+                core.recorder.denial(record::malformed(&text, &why), ends(&wire)).await?;
+                wire.reset();
+                return Ok(None);
+            }
+            refuse_malformed(wire, core, &text, &why).await.map(|()| None)
+        }
+        Exchanged::Failed(cause) => {
+            let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
+            let status = cause.status();
+            let failure = record::failed("exchange", permit.authority(), &addrs, cause.to_string(), Some(status));
+            core.recorder.infrastructure(failure).await?;
+            answer_and_end(wire, core, status).await.map(|()| None)
+        }
+        Exchanged::Broken => {
+            server.reset();
+            wire.reset();
+            Ok(None)
+        }
+    }
+}
+
+async fn refuse_malformed<R: Recorder>(
+    wire: Wire,
+    core: &Core<R>,
+    text: &[u8],
+    why: &Malformed,
+) -> Result<(), Unrecorded> {
+    core.recorder.denial(record::malformed(text, why), ends(&wire)).await?;
+    answer_and_end(wire, core, 400).await
+}
+
+/// A client's connection, for the record.
+fn ends(client: &Wire) -> Option<Connection> {
+    Connection::of(client.out.as_ref())
+}
+
+async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, status: u16) -> Result<(), Unrecorded> {
+    let bytes = answer::bare(status, After::Close);
+    if wire.send(&bytes, core.limits.head).await.is_ok() {
+        wire.end().await;
+    }
+    Ok(())
+}
