@@ -71,8 +71,8 @@ fn a_client_that_is_refused_says_so_and_is_on_record_once() {
         let tries: u64 = denials.iter().map(|denial| denial.count).sum();
         assert!(client.tries.map_or(tries > 0, |wanted| tries == wanted), "{}: {tries}: {ended}", client.name);
         for denial in denials {
-            let by = (denial.mechanism, denial.object.port, denial.http_status);
-            assert_eq!(by, (Mechanism::Proxy, Some(client.port), Some(403)), "{}: {ended}", client.name);
+            let by = (denial.mechanism, denial.object.port);
+            assert_eq!(by, (Mechanism::Proxy, Some(client.port)), "{}: {ended}", client.name);
         }
     }
     let strays: Vec<_> = ended
@@ -98,6 +98,26 @@ fn address(client: &Client) -> IpAddr {
     if client.host == ECHO { ECHO4.into() } else { PUBLIC4.into() }
 }
 
+/// Runs a client without the proxy settings: it fails, and no later than where nobody is there. A machine that has other
+/// things to do may be late once or twice; what ringfence let wait would be late each time.
+fn at_once(fence: &Fence, client: &Client) -> Ended {
+    let (name, host) = (client.name, client.host);
+    let script = format!("{UNSET}{}timed {name} {NOBODY_THERE}\necho --\ntimed {name} {host}\n", prelude());
+    let mut late = Vec::new();
+    for _ in 0..3 {
+        let ended = fence.run(&FLAGS, &script);
+        let (start, direct) = ended.said.out.split_once("--\n").unwrap_or_else(|| panic!("{name}: {ended}"));
+        let of = |out: &str| outcome(&Said { out: out.to_owned(), ..ended.said.clone() }, name);
+        let ((_, start), (status, milliseconds)) = (of(start), of(direct));
+        assert_ne!(status, 0, "{name}: {ended}");
+        if milliseconds < start + AT_ONCE {
+            return ended;
+        }
+        late.push((start, milliseconds));
+    }
+    panic!("{name} takes its time, in milliseconds to start and then: {late:?}");
+}
+
 /// A client fails no later than where nobody is there, and what it tried is on record with where it was to go.
 fn goes_its_own_way(found: Found) {
     let mut clients = Clients::new();
@@ -120,15 +140,7 @@ fn goes_its_own_way(found: Found) {
 
     for client in &CLIENTS {
         let name = client.name;
-        let script =
-            format!("{UNSET}{}timed {name} {NOBODY_THERE}\necho --\ntimed {name} {}\n", prelude(), client.host);
-        let ended = fence.run(&FLAGS, &script);
-        let (start, direct) = ended.said.out.split_once("--\n").unwrap_or_else(|| panic!("{name}: {ended}"));
-        let of = |out: &str| outcome(&Said { out: out.to_owned(), ..ended.said.clone() }, name);
-        let ((_, start), (status, milliseconds)) = (of(start), of(direct));
-        assert_ne!(status, 0, "{name}: {ended}");
-        assert!(milliseconds < start + AT_ONCE, "{name}: {ended}");
-
+        let ended = at_once(fence, client);
         let (to, rule) = match found {
             Found::ByName => (SocketAddr::new(RESOLVER4.into(), 53), "dns"),
             Found::InHosts => (SocketAddr::new(address(client), client.port), "default-deny"),

@@ -43,8 +43,10 @@ const fn client(
 }
 
 /// The table.
-pub const CLIENTS: [Client; 13] = [
+pub const CLIENTS: [Client; 15] = [
     client(["curl-http", "curl", "pypi.org"], 80, "403", "curl -sS -f -o /dev/null http://$1/"),
+    client(["curl-socks-http", "curl", "pypi.org"], 80, "SOCKS5", "by_socks curl -sS -f -o /dev/null http://$1/"),
+    client(["curl-socks-https", "curl", "pypi.org"], 443, "SOCKS5", "by_socks curl -sS -f -o /dev/null https://$1/"),
     client(["go", "web-go", "pypi.org"], 443, "Forbidden", "web-go https://$1/"),
     client(["requests", "python3", "pypi.org"], 443, "403 Forbidden", "py $LIB/web.py requests https://$1/"),
     client(["aiohttp", "python3", "pypi.org"], 443, "403", "py $LIB/web.py aiohttp https://$1/"),
@@ -90,11 +92,13 @@ pub const CLIENTS: [Client; 13] = [
             ["apt", "http", "archive.ubuntu.com"],
             80,
             "403  Forbidden",
+            // A lookup of a service's name, which it makes of itself, is not what is counted here.
             "mkdir -p lists/partial archives/partial
              echo \"deb [trusted=yes] http://$1/debian ./\" >sources.list; touch status
              apt() { apt-get -q -o Dir::State=$PWD -o Dir::State::status=$PWD/status -o Dir::Cache=$PWD \
                -o Dir::Etc::SourceList=$PWD/sources.list -o Dir::Etc::SourceParts=- -o Debug::NoLocking=1 \
-               -o Acquire::Languages=none -o Acquire::Retries=0 -o Acquire::EnableSrvRecords=false -o APT::Update::Error-Mode=any \"$@\"; }
+               -o Acquire::Languages=none -o Acquire::Retries=0 -o Acquire::EnableSrvRecords=false \
+               -o APT::Update::Error-Mode=any \"$@\"; }
              apt update && apt download closed-world && ls closed-world_1.0_all.deb",
         )
     },
@@ -114,6 +118,8 @@ pub fn prelude() -> String {
          for name in REQUESTS_CA_BUNDLE PIP_CERT CARGO_HTTP_CAINFO WEBSOCKET_CLIENT_CA_BUNDLE; do
            export $name=/etc/ssl/certs/ca-certificates.crt
          done
+         # The proxy's own address, where the variables say it.
+         by_socks() {{ \"$@\" ${{ALL_PROXY:+-x socks5h://${{ALL_PROXY#http://}}}}; }}
          py() {{ PYTHONPATH=$LIB/python /usr/bin/python3 \"$@\"; }}
          {functions}
          timed() {{
@@ -223,7 +229,7 @@ fn install(fence: &Fence) {
     // The machine's user may have the toolchain in a home that others can't search; the box's root is thrown away.
     let home = std::env::var("HOME").expect("HOME");
     let said = fence.as_root(&format!(
-        "set -e; cp -r {} /usr/local/lib/clients/python; chmod -R a+rX /usr/local/lib/clients; ln -s {} /usr/local/lib/clients/toolchain; chmod 711 {home}",
+        "set -e; cd /usr/local/lib/clients; cp -r {} python; chmod -R a+rX .; ln -s {} toolchain; chmod 711 {home}",
         libraries().display(),
         toolchain().display()
     ));

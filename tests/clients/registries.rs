@@ -36,12 +36,9 @@ pub fn content() -> origin::Content {
     pack(files.path(), "closed-world-1.0.0", download);
     write("config.json", r#"{"dl":"https://static.crates.io/crates","api":"https://crates.io"}"#);
     let digest = digest(&std::fs::read(files.path().join(download)).expect("the crate"));
-    write(
-        "cl/os/closed-world",
-        &format!(
-            "{{\"name\":\"closed-world\",\"vers\":\"1.0.0\",\"deps\":[],\"cksum\":\"{digest}\",\"features\":{{}},\"yanked\":false}}\n"
-        ),
-    );
+    let version = serde_json::json!({ "name": "closed-world", "vers": "1.0.0", "deps": [], "cksum": digest,
+        "features": {}, "yanked": false });
+    write("cl/os/closed-world", &format!("{version}\n"));
 
     // apt looks at a package's size and digest, and leaves what is in it to dpkg.
     let package = "a package of the closed world\n";
