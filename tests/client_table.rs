@@ -49,13 +49,21 @@ fn a_client_gets_what_is_admitted() {
         assert_eq!(outcome(&ended.said, client.name).0, 0, "{}: {ended}", client.name);
     }
     assert!(ended.denials().is_empty() && ended.seal().complete, "{ended}");
+    let internet = &clients.fence.internet;
+    let origins = [&internet.http, &internet.http6, &internet.https, &internet.https6];
+    let seen: Vec<String> = origins.iter().flat_map(|origin| origin.requests()).map(|request| request.target).collect();
+    let wanted: Vec<String> = CLIENTS.iter().filter_map(Client::target).collect();
+    assert_eq!(wanted.len(), 7);
+    for target in wanted {
+        assert_eq!(seen.iter().filter(|one| **one == target).count(), 1, "{target}: {seen:?} {ended}");
+    }
     let connections = clients.echoed();
     let expected = ["80", "443", "80", "443"].map(|port| format!("{port} {ECHO}"));
     assert_eq!(connections, expected, "{ended}");
 }
 
 #[test]
-fn a_client_that_is_refused_says_so_and_is_on_record_once() {
+fn a_client_that_is_refused_says_so_and_is_on_record() {
     let clients = Clients::new();
     let fence = &clients.fence;
     for client in &CLIENTS {
@@ -71,8 +79,8 @@ fn a_client_that_is_refused_says_so_and_is_on_record_once() {
         let tries: u64 = denials.iter().map(|denial| denial.count).sum();
         assert!(client.tries.map_or(tries > 0, |wanted| tries == wanted), "{}: {tries}: {ended}", client.name);
         for denial in denials {
-            let by = (denial.mechanism, denial.object.port);
-            assert_eq!(by, (Mechanism::Proxy, Some(client.port)), "{}: {ended}", client.name);
+            let by = (denial.mechanism, denial.operation.as_str(), denial.object.port);
+            assert_eq!(by, (Mechanism::Proxy, client.operation(), Some(client.port)), "{}: {ended}", client.name);
         }
     }
     let strays: Vec<_> = ended

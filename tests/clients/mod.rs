@@ -17,7 +17,7 @@ pub const ECHO: &str = "echo.example.org";
 /// Where that server is.
 pub const ECHO4: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 46);
 
-/// A client, as a function of the shell whose one argument is the host that it is to ask.
+/// A client, as a function of the shell whose arguments are the host that it is to ask and the client's own name.
 pub struct Client {
     pub name: &'static str,
     /// How the name of the executable that connects begins.
@@ -42,19 +42,35 @@ const fn client(
     Client { name, program, body, host, port, refusal, tries: Some(1) }
 }
 
-/// The table.
+impl Client {
+    /// What it asks an HTTP origin for, where that tells it from the others.
+    pub fn target(&self) -> Option<String> {
+        self.body.ends_with("/?$2").then(|| format!("/?{}", self.name))
+    }
+
+    /// What the record calls its request.
+    pub fn operation(&self) -> &'static str {
+        match self.name {
+            "curl-http" | "apt" => "GET",
+            name if name.starts_with("curl-socks") => "SOCKS5",
+            _ => "CONNECT",
+        }
+    }
+}
+
+/// The table. curl's `(2)` is the reply of a SOCKS server whose rules do not allow the connection (RFC 1928, 6).
 pub const CLIENTS: [Client; 15] = [
-    client(["curl-http", "curl", "pypi.org"], 80, "403", "curl -sS -f -o /dev/null http://$1/"),
-    client(["curl-socks-http", "curl", "pypi.org"], 80, "SOCKS5", "by_socks curl -sS -f -o /dev/null http://$1/"),
-    client(["curl-socks-https", "curl", "pypi.org"], 443, "SOCKS5", "by_socks curl -sS -f -o /dev/null https://$1/"),
-    client(["go", "web-go", "pypi.org"], 443, "Forbidden", "web-go https://$1/"),
-    client(["requests", "python3", "pypi.org"], 443, "403 Forbidden", "py $LIB/web.py requests https://$1/"),
-    client(["aiohttp", "python3", "pypi.org"], 443, "403", "py $LIB/web.py aiohttp https://$1/"),
+    client(["curl-http", "curl", "pypi.org"], 80, "403", "curl -sS -f -o /dev/null http://$1/?$2"),
+    client(["curl-socks-http", "curl", "pypi.org"], 80, "(2)", "by_socks curl -sS -f -o /dev/null http://$1/?$2"),
+    client(["curl-socks-https", "curl", "pypi.org"], 443, "(2)", "by_socks curl -sS -f -o /dev/null https://$1/?$2"),
+    client(["go", "web-go", "pypi.org"], 443, "Forbidden", "web-go https://$1/?$2"),
+    client(["requests", "python3", "pypi.org"], 443, "403 Forbidden", "py $LIB/web.py requests https://$1/?$2"),
+    client(["aiohttp", "python3", "pypi.org"], 443, "403", "py $LIB/web.py aiohttp https://$1/?$2"),
     client(["websockets-ws", "python3", ECHO], 80, "HTTP 403", "py $LIB/web.py websockets ws://$1/"),
     client(["websockets-wss", "python3", ECHO], 443, "HTTP 403", "py $LIB/web.py websockets wss://$1/"),
     client(["websocket-client-ws", "python3", ECHO], 80, "403", "py $LIB/web.py websocket-client ws://$1/"),
     client(["websocket-client-wss", "python3", ECHO], 443, "403", "py $LIB/web.py websocket-client wss://$1/"),
-    client(["node-https", "node", "pypi.org"], 443, "403", "node $LIB/web.mjs https://$1/"),
+    client(["node-https", "node", "pypi.org"], 443, "403", "node $LIB/web.mjs https://$1/?$2"),
     Client {
         // Why it could not connect it only says before it tries again.
         tries: Some(2),
@@ -104,7 +120,7 @@ pub const CLIENTS: [Client; 15] = [
     },
 ];
 
-/// What every script begins with: the clients as functions, and `timed NAME TAG HOST`, which says NAME=STATUS
+/// What every script begins with: the clients as functions, and `timed NAME HOST`, which says NAME=STATUS
 /// MILLISECONDS, then NAME: before each line of what the client said.
 pub fn prelude() -> String {
     let functions: String = CLIENTS
@@ -124,7 +140,7 @@ pub fn prelude() -> String {
          {functions}
          timed() {{
            where=$(mktemp -d); begin=$(date +%s%N)
-           (cd $where && run_${{1//-/_}} $2) >$where.out 2>&1 </dev/null; status=$?
+           (cd $where && run_${{1//-/_}} $2 $1) >$where.out 2>&1 </dev/null; status=$?
            echo \"$1=$status $(( ($(date +%s%N) - begin) / 1000000 ))\"; sed \"s/^/$1: /\" $where.out
            rm -rf $where $where.out
          }}\n"
