@@ -100,10 +100,12 @@ fn only_runs_that_are_known_to_be_whole_are_counted() {
     assert_eq!(concentration["denied_in_every_run"], 2);
 
     let tools = json!([
-        {"comm": null, "exe": null, "denials": 1, "runs": 1},
-        {"comm": "pip", "exe": "/usr/bin/python3", "denials": 1, "runs": 1},
+        {"comm": null, "exe": null, "denials": 1, "lookups": 0, "destinations": 1, "first": "10.0.0.9:80",
+            "ports": [80], "runs": 1},
+        {"comm": "pip", "exe": "/usr/bin/python3", "denials": 1, "lookups": 1, "destinations": 1,
+            "first": "10.0.0.9:53", "ports": [53], "runs": 1},
     ]);
-    assert_eq!(report["tools"], tools);
+    assert_eq!((&report["tools"], &report["total"]["direct"], &a["direct"]), (&tools, &json!(2), &json!(2)));
     let gap = |path: &str| {
         let runs = report["runs"].as_array().unwrap().iter();
         runs.clone().find(|run| run["path"].as_str().unwrap().ends_with(path)).unwrap()["gap_axes"].clone()
@@ -148,6 +150,7 @@ fn tables_and_rows_say_the_same() {
         "BY TASK",
         "CONCENTRATION: 1 OF 3 GROUPS CARRY HALF OF THE DENIALS",
         "NOT THROUGH THE PROXY",
+        "these tools do not read the proxy variables (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)",
         "NOT COUNTED",
     ] {
         assert!(text.lines().any(|l| l.starts_with(line)), "{line}:\n{text}");
@@ -159,18 +162,21 @@ fn tables_and_rows_say_the_same() {
     assert_eq!(words("network "), ["network", "9", "81.8%", "2", "50.0%", "4.5", "7", "4", "44.4%"]);
     assert_eq!(words("any "), ["any", "11", "100.0%", "3", "75.0%", "3.7", "8", "4", "36.4%"]);
     assert_eq!(words("control "), ["control", "1", "0", "0", "0.0%", "0", "0", "0", "0", "0.00"]);
-    assert_eq!(words("pip "), ["pip", "/usr/bin/python3", "1", "1"]);
+    assert_eq!(words("pip "), ["pip", "/usr/bin/python3", "1", "1", "1", "10.0.0.9:53", "53", "1"]);
     assert!(!text.contains('\u{1b}'), "no colour where no terminal is");
 
     let rows = printed(&["--csv", at]);
     let rows: Vec<&str> = rows.lines().collect();
     assert_eq!(rows.len(), 1 + 13);
     assert_eq!(rows.iter().filter(|row| row.contains(",true,")).count(), 4);
-    assert!(rows[0].ends_with(",label_task,label_trial"), "{}", rows[0]);
+    assert!(rows[0].ends_with(",direct,label_task,label_trial"), "{}", rows[0]);
     let groups = printed(&["--csv", "--by", "task", at]);
     let groups: Vec<&str> = groups.lines().collect();
     assert!(groups[0].starts_with("task,runs,excluded,runs_denied,runs_network,"), "{}", groups[0]);
-    assert!(groups.iter().any(|row| row.starts_with("a,2,8,2,2,1,0,9,1,0,4,0,0,")), "{groups:?}");
+    assert!(
+        groups.iter().any(|row| row.starts_with("a,2,8,2,2,1,0,9,1,0,4,0,0,") && row.ends_with(",2")),
+        "{groups:?}"
+    );
 }
 
 #[test]
@@ -180,6 +186,9 @@ fn one_ledger_alone_is_shown_record_by_record() {
     let one = dir.path().join("a/1.jsonl");
     let text = printed(&[one.to_str().unwrap()]);
     assert!(text.starts_with("run ") && text.contains("TIME") && text.contains("record: complete: "), "{text}");
+    let pip = "not through the proxy: pip (/usr/bin/python3): attempts 1, of them lookups 1, destinations 1, first \
+        10.0.0.9:53, ports 53\nthese tools do not read the proxy variables";
+    assert!(text.contains(pip), "{text}");
     let packed = dir.path().join("packed");
     let compress = ruzstd_of(&fs::read(&one).unwrap());
     fs::write(&packed, compress).unwrap();

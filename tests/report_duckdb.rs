@@ -41,7 +41,8 @@ fn generate(dir: &Path) {
                     link.object.to = Some("/usr/a".into());
                     link
                 }
-                3 => packet("10.0.0.8", 80, None),
+                // One to this machine itself is none that a proxy would have served.
+                3 => packet(["10.0.0.8", "127.0.0.1", "::1"][numbers.below(3) as usize], 80, None),
                 _ => path(Axis::Filesystem, &format!("/usr/share/{}", numbers.below(5)), "EROFS"),
             };
             let denial = if level == "non-root" { path(Axis::Privilege, "/etc/shadow", "EACCES") } else { denial };
@@ -147,7 +148,7 @@ fn duckdb_and_the_report_agree() {
     let fields = ["denials", "count", "volume"];
     assert_eq!(rows(&found["buckets"], &fields), rows(&buckets, &fields));
 
-    let fields = ["comm", "exe", "denials", "runs"];
+    let fields = ["comm", "exe", "denials", "lookups", "destinations", "runs"];
     assert_eq!(rows(&found["tools"], &fields), rows(&report["tools"], &fields));
     let excluded = report["excluded"].as_object().expect("reasons").iter();
     let excluded: Value = excluded.map(|(reason, runs)| json!({"reason": reason, "runs": runs})).collect();

@@ -4,11 +4,12 @@
 mod common;
 mod sockets;
 
-use common::Ended;
+use common::{Ended, Fence, RINGFENCE};
+use serde_json::Value;
 use sockets::{RUNGS, fence_on, run_on};
 use std::path::Path;
 use std::process::Command;
-use world::World;
+use world::{Said, World};
 
 /// What each says.
 const SAID: [(&str, &str); 35] = [
@@ -89,6 +90,18 @@ fn assert_said(rung: &str, ended: &Ended) {
     }
 }
 
+/// The executables that the report tells to have ignored the proxy.
+fn named_by_the_report(fence: &Fence, ended: &Ended) -> Vec<String> {
+    let mut command = fence.world.command(RINGFENCE);
+    command.args(["report", "--json", &ended.ledger]);
+    let said = Said::from(fence.world.output(command));
+    let report: Value = serde_json::from_str(&said.out).unwrap_or_else(|cause| panic!("{cause}: {said}"));
+    let name = |tool: &Value| Some(tool["exe"].as_str()?.rsplit('/').next()?.to_owned());
+    let mut names: Vec<String> = report["tools"].as_array().expect("tools").iter().filter_map(name).collect();
+    names.sort();
+    names
+}
+
 #[test]
 fn programs_of_every_kind_work() {
     for rung in RUNGS {
@@ -110,6 +123,7 @@ fn programs_of_every_kind_work() {
         }
         let direct = ended.denials().into_iter().filter(|denial| denial.operation == "tcp").count();
         assert_eq!(direct, 4, "curl, Node, Java and Go by themselves: {ended}");
+        assert_eq!(named_by_the_report(&fence, &ended), ["curl", "java", "loop-go", "node"], "{rung}: {ended}");
         assert!(ended.seal().complete, "{ended}");
     }
 }

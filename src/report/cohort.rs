@@ -1,22 +1,13 @@
 //! Any number of runs together.
 
 use super::counts::Counts;
+use super::direct::DirectTools;
 use super::gate::Exclusion;
 use super::objects::Objects;
-use super::run::{MostTried, Run, Scan, Tool};
+use super::run::{MostTried, Run, Scan};
 use super::selection::{By, Selection};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-
-/// How many distinct tools are told apart.
-const TOOLS_CAPACITY: usize = 65_536;
-
-/// How much a tool was refused outside of the proxy.
-#[derive(Debug, Default)]
-pub(super) struct Used {
-    pub(super) denials: u64,
-    pub(super) runs: u64,
-}
 
 /// What runs come to together. They are taken in the order of their ledgers' paths, so that a report is the same each time.
 #[derive(Debug)]
@@ -27,7 +18,7 @@ pub(super) struct Cohort {
     pub(super) runs: Vec<Run>,
     /// Of counted runs only, as the next.
     pub(super) objects: Objects,
-    pub(super) tools: BTreeMap<Tool, Used>,
+    pub(super) tools: DirectTools,
     /// Files that were found and are no ledgers.
     pub(super) no_ledgers: Vec<PathBuf>,
     /// The ledger that is counted of each run.
@@ -41,7 +32,7 @@ impl Cohort {
             by,
             runs: Vec::new(),
             objects: Objects::default(),
-            tools: BTreeMap::new(),
+            tools: DirectTools::default(),
             no_ledgers: Vec::new(),
             counted: HashMap::new(),
         }
@@ -63,12 +54,7 @@ impl Cohort {
                 None => {
                     self.counted.insert(id.clone(), scanned.run.path.clone());
                     self.objects.add(std::mem::take(&mut scanned.objects));
-                    for (tool, denials) in std::mem::take(&mut scanned.tools) {
-                        let known = self.tools.contains_key(&tool) || self.tools.len() < TOOLS_CAPACITY;
-                        let used = self.tools.entry(if known { tool } else { Tool::default() }).or_default();
-                        used.denials = used.denials.saturating_add(denials);
-                        used.runs += 1;
-                    }
+                    self.tools.add(std::mem::take(&mut scanned.tools));
                 }
             }
         }

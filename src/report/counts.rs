@@ -19,6 +19,8 @@ pub(super) struct Counts {
     pub(super) affected_by_axis: ByAxis,
     pub(super) denials: ByAxis,
     pub(super) reattempts: ByAxis,
+    /// Denials that show a tool which ignored the proxy.
+    pub(super) direct: u64,
     /// The most denials of one run, by axis and on all together.
     pub(super) most_by_axis: ByAxis,
     pub(super) most: u64,
@@ -56,6 +58,7 @@ impl Counts {
         self.runs += 1;
         self.denials.add_all(&run.denials);
         self.reattempts.add_all(&run.reattempts);
+        self.direct = self.direct.saturating_add(run.direct);
         let total = run.denials.total();
         self.most = self.most.max(total);
         self.affected += u64::from(total > 0);

@@ -15,6 +15,7 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write) -> io::Result<()> {
             for name in ["runs", "denials", "reattempts", "inferred"] {
                 headings.extend(Axis::ALL.map(|axis| format!("{name}_{axis}")));
             }
+            headings.push("direct".into());
             row(out, headings.iter().map(String::as_str))?;
             for (name, counts) in cohort.groups(by) {
                 let mut cells = vec![name.unwrap_or_default()];
@@ -22,6 +23,7 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write) -> io::Result<()> {
                 for by_axis in [&counts.affected_by_axis, &counts.denials, &counts.reattempts, &counts.inferred] {
                     cells.extend(Axis::ALL.map(|axis| by_axis.get(axis).to_string()));
                 }
+                cells.push(counts.direct.to_string());
                 row(out, cells.iter().map(String::as_str))?;
             }
             Ok(())
@@ -36,6 +38,7 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write) -> io::Result<()> {
             for name in ["denials", "reattempts", "inferred"] {
                 headings.extend(Axis::ALL.map(|axis| format!("{name}_{axis}")));
             }
+            headings.push("direct".into());
             headings.extend(keys.iter().map(|key| format!("label_{key}")));
             row(out, headings.iter().map(String::as_str))?;
             cohort.runs.iter().try_for_each(|run| row(out, cells(run, &keys).iter().map(String::as_str)))
@@ -60,6 +63,7 @@ fn cells(run: &Run, keys: &BTreeSet<&str>) -> Vec<String> {
     }
     let inferred = run.inferred.as_ref();
     cells.extend(Axis::ALL.map(|axis| inferred.map(|of| of.denials.get(axis).to_string()).unwrap_or_default()));
+    cells.push(run.direct.to_string());
     cells.extend(keys.iter().map(|key| run.labels.get(*key).cloned().unwrap_or_default()));
     cells
 }

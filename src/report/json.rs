@@ -4,6 +4,7 @@ use super::by_axis::ByAxis;
 use super::cohort::Cohort;
 use super::concentration::{buckets, half};
 use super::counts::Counts;
+use super::direct::{Direct, Tool};
 use super::objects::Tried;
 use super::run::Run;
 use super::selection::By;
@@ -53,6 +54,7 @@ fn counts(counts: &Counts) -> Value {
         "runs": counts.runs,
         "excluded": counts.excluded,
         "axes": counts.rows(),
+        "direct": counts.direct,
         "denials_in_excluded": counts.in_excluded,
         "transcripts": counts.transcripts,
         "inferred": counts.inferred,
@@ -128,10 +130,19 @@ fn concentration<'a>(cohort: &Cohort, total: &Counts, groups: Option<&'a BTreeMa
 }
 
 fn tools(cohort: &Cohort) -> Vec<Value> {
-    let mut tools: Vec<_> = cohort.tools.iter().collect();
-    tools.sort_by_key(|(_, used)| std::cmp::Reverse(used.denials));
-    let tool = |(tool, used): (&super::run::Tool, &super::cohort::Used)| json!({ "comm": tool.comm, "exe": tool.exe, "denials": used.denials, "runs": used.runs });
-    tools.into_iter().map(tool).collect()
+    let tool = |(tool, of): (&Tool, &Direct)| {
+        json!({
+            "comm": tool.comm,
+            "exe": tool.exe,
+            "denials": of.attempts,
+            "lookups": of.lookups,
+            "destinations": of.destinations.len(),
+            "first": of.first,
+            "ports": of.ports.iter().take(LISTED).collect::<Vec<_>>(),
+            "runs": of.runs,
+        })
+    };
+    cohort.tools.by_attempts().into_iter().map(tool).collect()
 }
 
 fn run(run: &Run) -> Value {
@@ -167,6 +178,7 @@ fn run(run: &Run) -> Value {
         "gap_axes": axes,
         "denials": run.denials,
         "reattempts": run.reattempts,
+        "direct": run.direct,
         "inferred": inferred,
     })
 }

@@ -5,6 +5,7 @@
 
 // Where ledgers are, and what one of them says.
 mod by_axis;
+mod direct;
 mod gate;
 mod input;
 mod objects;

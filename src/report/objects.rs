@@ -137,6 +137,11 @@ fn entry(
     }
 }
 
+/// An object's name as it is printed: without hidden characters, and bounded.
+pub(super) fn shown(object: &Object) -> String {
+    cut(&name(object))
+}
+
 fn cut(name: &str) -> String {
     let name = printable(name);
     let mut end = name.len().min(NAME_LIMIT);

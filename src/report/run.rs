@@ -1,20 +1,18 @@
 //! One run, read from its ledger in one pass.
 
 use super::by_axis::ByAxis;
+use super::direct::DirectTools;
 use super::error::ReportError;
 use super::gate::{Exclusion, judge};
 use super::input::{Input, begins_as_ledger, open, unreadable};
 use super::objects::Objects;
 use super::transcript::{Inferred, Observed};
-use crate::ledger::record::{Body, Denial, Evidence, Mechanism, Outcome, Record, Seal};
+use crate::ledger::record::{Body, Denial, Evidence, Outcome, Record, Seal};
 use crate::ledger::{OpenFolds, Verification, VerifyError, verify_each};
 use crate::policy::Axis;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-
-/// How many distinct tools of one run are told apart.
-const TOOLS_CAPACITY: usize = 4096;
 
 /// What is kept of a run.
 #[derive(Debug)]
@@ -35,6 +33,8 @@ pub(super) struct Run {
     pub(super) denials: ByAxis,
     /// Those of them on an object that was denied before.
     pub(super) reattempts: ByAxis,
+    /// Those that show a tool which ignored the proxy.
+    pub(super) direct: u64,
     /// Denials of which the ledger does not say whether they are re-attempts (`ledger::attempts::CAPACITY`).
     pub(super) unnumbered: u64,
     /// The object tried again most often.
@@ -51,21 +51,13 @@ pub(super) struct MostTried {
     pub(super) reattempts: u64,
 }
 
-/// A program whose network calls did not go through the proxy.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Tool {
-    /// The thread's name; none where the source did not know it. So for the executable.
-    pub(super) comm: Option<String>,
-    pub(super) exe: Option<String>,
-}
-
 /// A run, and what it adds to tables over all runs.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) run: Run,
     pub(super) objects: Objects,
-    /// Denials by tool that did not use the proxy.
-    pub(super) tools: BTreeMap<Tool, u64>,
+    /// The tools that ignored the proxy.
+    pub(super) tools: DirectTools,
     /// What was observed, to tell a transcript's echoes by; only where it is asked for.
     pub(super) observed: Option<Observed>,
 }
@@ -126,12 +118,13 @@ impl Reading {
             exclusion: None,
             denials: ByAxis::default(),
             reattempts: ByAxis::default(),
+            direct: 0,
             unnumbered: 0,
             most_tried: None,
             inferred: None,
         };
         let observed = with_observed.then(Observed::default);
-        let scanned = Scanned { run, objects: Objects::default(), tools: BTreeMap::new(), observed };
+        let scanned = Scanned { run, objects: Objects::default(), tools: DirectTools::default(), observed };
         Reading { scanned, folds: OpenFolds::beside(&input.path), holes: BTreeSet::new(), seal: None }
     }
 
@@ -172,12 +165,7 @@ impl Reading {
         };
         run.reattempts.add(axis, reattempts);
         objects.count(axis, &denial.object, denial.count, reattempts);
-        if axis == Axis::Network && denial.mechanism != Mechanism::Proxy {
-            let tool = Tool { comm: denial.subject.comm.clone(), exe: denial.subject.exe.clone() };
-            let known = tools.contains_key(&tool) || tools.len() < TOOLS_CAPACITY;
-            let denials = tools.entry(if known { tool } else { Tool::default() }).or_default();
-            *denials = denials.saturating_add(denial.count);
-        }
+        tools.count(denial);
         if let Some(observed) = observed {
             observed.denial(denial);
         }
@@ -192,7 +180,8 @@ impl Reading {
             let counted = std::mem::take(&mut self.folds).end();
             counted.denials.iter().for_each(|denial| self.denial(denial));
         }
-        let Scanned { run, objects, .. } = &mut self.scanned;
+        let Scanned { run, objects, tools, .. } = &mut self.scanned;
+        run.direct = tools.attempts();
         run.most_tried = objects.by_reattempts().first().map(|most| MostTried {
             axis: most.axis,
             object: most.name.clone(),

@@ -1,14 +1,20 @@
 //! What a ledger's records come to.
 
+use super::direct::{ADVICE, DirectTools, ROWS};
+use super::row::bounded;
 use crate::ledger::record::{Body, Record, Seal};
 use crate::policy::Axis;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+/// The widest name of a tool or a destination, in characters.
+const WIDTH: usize = 72;
+
 /// Counts by kind and axis.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     denials: BTreeMap<Axis, u64>,
+    direct: DirectTools,
     would_deny: u64,
     probes: u64,
     passed: u64,
@@ -23,6 +29,7 @@ impl Summary {
             Body::Denial(denial) => {
                 let denials = self.denials.entry(denial.axis).or_default();
                 *denials = denials.saturating_add(denial.count);
+                self.direct.count(denial);
             }
             Body::WouldDeny(denial) => self.would_deny = self.would_deny.saturating_add(denial.count),
             Body::Probe(probe) => {
@@ -40,6 +47,7 @@ impl Summary {
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let by_axis = Axis::ALL.map(|axis| format!("{axis} {}", self.denials.get(&axis).unwrap_or(&0)));
         writeln!(out, "denials: {}", by_axis.join(", "))?;
+        self.print_direct(out)?;
         writeln!(out, "probes: {} of {} passed", self.passed, self.probes)?;
         for (name, count) in [
             ("would deny", self.would_deny),
@@ -54,6 +62,27 @@ impl Summary {
             None => writeln!(out, "outcome: not recorded"),
             Some(Seal { outcome, exit_code: Some(code), .. }) => writeln!(out, "outcome: {} {code}", outcome.name()),
             Some(Seal { outcome, .. }) => writeln!(out, "outcome: {}", outcome.name()),
+        }
+    }
+    /// A line for each tool that ignored the proxy, and one that says what can be done.
+    fn print_direct(&self, out: &mut impl Write) -> io::Result<()> {
+        let tools = self.direct.by_attempts();
+        for (tool, of) in tools.iter().take(ROWS) {
+            let [comm, exe] = tool.in_words().map(|name| bounded(name, WIDTH));
+            let (attempts, lookups, destinations) = (of.attempts, of.lookups, of.destinations.len());
+            let (first, ports) = (bounded(&of.first, WIDTH), of.ports_in_words());
+            writeln!(
+                out,
+                "not through the proxy: {comm} ({exe}): attempts {attempts}, of them lookups {lookups}, destinations \
+                 {destinations}, first {first}, ports {ports}"
+            )?;
+        }
+        if tools.len() > ROWS {
+            writeln!(out, "not through the proxy: {} more tools: --json lists all", tools.len() - ROWS)?;
+        }
+        match tools.is_empty() {
+            true => Ok(()),
+            false => writeln!(out, "{ADVICE}"),
         }
     }
 }

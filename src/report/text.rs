@@ -3,6 +3,7 @@
 use super::cohort::Cohort;
 use super::concentration::{buckets, half};
 use super::counts::Counts;
+use super::direct;
 use super::row::bounded;
 use super::run::Run;
 use super::selection::By;
@@ -12,7 +13,7 @@ use crate::policy::Axis;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// How many rows each table of objects, groups, tools and excluded runs has at most.
+/// How many rows each table of objects, groups and excluded runs has at most.
 const ROWS: usize = 20;
 
 /// The widest name, in characters.
@@ -21,28 +22,35 @@ const WIDTH: usize = 72;
 type Table = Vec<Vec<String>>;
 
 /// Writes the tables; those without rows are left out.
-pub(super) fn write(cohort: &Cohort, out: &mut impl Write, bold: bool) -> io::Result<()> {
+pub(super) fn write<W: Write>(cohort: &Cohort, out: &mut W, bold: bool) -> io::Result<()> {
     let total = cohort.total();
     head(cohort, &total, out)?;
-    let mut print = |title: &str, table: Table| print(out, title, &table, bold);
-    print("BLOCKED ACTIONS", axes(&total))?;
-    print("BY LEVEL", groups("LEVEL", &cohort.groups(&By::Level)))?;
+    let print = |out: &mut W, title: &str, table: Table| print(out, title, &table, bold);
+    print(out, "BLOCKED ACTIONS", axes(&total))?;
+    print(out, "BY LEVEL", groups("LEVEL", &cohort.groups(&By::Level)))?;
     if let Some(by) = cohort.by.as_ref().filter(|by| **by != By::Level) {
-        print(&format!("BY {}", by.name().to_uppercase()), groups(by.name(), &cohort.groups(by)))?;
+        print(out, &format!("BY {}", by.name().to_uppercase()), groups(by.name(), &cohort.groups(by)))?;
     }
     let most = cohort.most_tried().map_or_else(String::new, |(most, _)| {
         let object = bounded(&most.object, WIDTH);
         format!(": AT MOST {} RE-ATTEMPTS ON ONE OBJECT IN ONE RUN ({object})", most.reattempts)
     });
-    print(&format!("PERSISTENCE{most}"), objects(&cohort.objects.by_reattempts(), total.reattempts.total(), true))?;
-    print("CONCENTRATION: OBJECTS", objects(&cohort.objects.by_volume(), total.denials.total(), false))?;
+    print(
+        out,
+        &format!("PERSISTENCE{most}"),
+        objects(&cohort.objects.by_reattempts(), total.reattempts.total(), true),
+    )?;
+    print(out, "CONCENTRATION: OBJECTS", objects(&cohort.objects.by_volume(), total.denials.total(), false))?;
     let (title, table) = spread(cohort, &total);
-    print(&title, table)?;
-    print("NOT THROUGH THE PROXY", tools(cohort))?;
-    if total.transcripts > 0 {
-        print("INFERRED FROM TRANSCRIPTS, NOT ADDED TO THE ABOVE", inferred(&total))?;
+    print(out, &title, table)?;
+    print(out, "NOT THROUGH THE PROXY", tools(cohort))?;
+    if cohort.tools.attempts() > 0 {
+        writeln!(out, "{}", direct::ADVICE)?;
     }
-    print("NOT COUNTED", excluded(cohort))
+    if total.transcripts > 0 {
+        print(out, "INFERRED FROM TRANSCRIPTS, NOT ADDED TO THE ABOVE", inferred(&total))?;
+    }
+    print(out, "NOT COUNTED", excluded(cohort))
 }
 
 fn head(cohort: &Cohort, total: &Counts, out: &mut impl Write) -> io::Result<()> {
@@ -169,12 +177,20 @@ fn spread(cohort: &Cohort, total: &Counts) -> (String, Table) {
 }
 
 fn tools(cohort: &Cohort) -> Table {
-    let mut table = vec![cells(["PROGRAM", "EXECUTABLE", "DENIALS", "RUNS"])];
-    let mut tools: Vec<_> = cohort.tools.iter().collect();
-    tools.sort_by_key(|(_, used)| std::cmp::Reverse(used.denials));
-    for (tool, used) in tools.into_iter().take(ROWS) {
-        let name = |name: &Option<String>| bounded(name.as_deref().unwrap_or("(not known)"), WIDTH);
-        table.push(vec![name(&tool.comm), name(&tool.exe), used.denials.to_string(), used.runs.to_string()]);
+    let headings = ["PROGRAM", "EXECUTABLE", "ATTEMPTS", "LOOKUPS", "DESTINATIONS", "FIRST", "PORTS", "RUNS"];
+    let mut table = vec![cells(headings)];
+    for (tool, of) in cohort.tools.by_attempts().into_iter().take(direct::ROWS) {
+        let [comm, exe] = tool.in_words().map(|name| bounded(name, WIDTH));
+        table.push(vec![
+            comm,
+            exe,
+            of.attempts.to_string(),
+            of.lookups.to_string(),
+            of.destinations.len().to_string(),
+            bounded(&of.first, WIDTH),
+            of.ports_in_words(),
+            of.runs.to_string(),
+        ]);
     }
     table
 }

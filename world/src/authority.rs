@@ -1,7 +1,7 @@
 //! A certificate authority that only the world's box is told to trust.
 
 use crate::error::Error;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::io;
@@ -33,13 +33,27 @@ impl Authority {
         &self.pem
     }
 
-    /// A server's settings with a certificate for these names (or addresses).
-    pub(crate) fn server(&self, names: &[&str]) -> Result<Arc<ServerConfig>, Error> {
+    /// A certificate for these names (or addresses) and its key, both as PEM: for a server that is a program of its own.
+    ///
+    /// # Errors
+    /// No key or certificate could be made.
+    pub fn pem_pair(&self, names: &[&str]) -> Result<(String, String), Error> {
+        let (certificate, key) = self.certificate(names)?;
+        Ok((certificate.pem(), key.serialize_pem()))
+    }
+
+    fn certificate(&self, names: &[&str]) -> Result<(Certificate, KeyPair), Error> {
         let key = KeyPair::generate().map_err(|cause| failed("make a key", cause))?;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).map_err(|cause| failed("describe a certificate", cause))?;
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer).map_err(|cause| failed("sign a certificate", cause))?;
+        Ok((certificate, key))
+    }
+
+    /// A server's settings with a certificate for these names (or addresses).
+    pub(crate) fn server(&self, names: &[&str]) -> Result<Arc<ServerConfig>, Error> {
+        let (certificate, key) = self.certificate(names)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()

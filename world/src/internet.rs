@@ -11,7 +11,15 @@ use crate::sink::Sink;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Names that the shipped allowlist admits, on public addresses.
-pub const ADMITTED: [&str; 3] = ["pypi.org", "registry.npmjs.org", "github.com"];
+pub const ADMITTED: [&str; 7] = [
+    "pypi.org",
+    "files.pythonhosted.org",
+    "registry.npmjs.org",
+    "github.com",
+    "index.crates.io",
+    "static.crates.io",
+    "archive.ubuntu.com",
+];
 /// A name that no allowlist admits, on a public address of its own.
 pub const STRANGER: &str = "stranger.example.org";
 
