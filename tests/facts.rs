@@ -96,7 +96,7 @@ fn all_is_there_for_root() {
 
 #[test]
 fn what_is_taken_from_root_is_told_with_its_cause() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let prctl = |option: u64| [When::Is(0, option)];
     const SET_NO_NEW_PRIVS: u64 = 38;
     const BIND_TO_DEVICE: [When; 2] = [When::Is(1, 1), When::Is(2, 25)];
@@ -188,7 +188,7 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
 
 #[test]
 fn environments_are_told_apart() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let unshare = "unshare CLONE_NEWUSER: EPERM";
     let container = [
         ("mounts", "unshare: EPERM"),
@@ -230,7 +230,7 @@ fn environments_are_told_apart() {
 
 #[test]
 fn without_proc_nothing_can_be_tried_and_all_say_so() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let found = facts(&world, &Less::new().no_proc());
     let cause = "read /proc/self/stat: No such file or directory";
     let proc = |fact: &&str| !["landlock_scopes", "pidfd", "pidfd_getfd", "nftables", "nflog"].contains(fact);
@@ -240,7 +240,7 @@ fn without_proc_nothing_can_be_tried_and_all_say_so() {
 
 #[test]
 fn a_refused_plan_tells_the_facts_that_it_was_made_from() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let flags = ["--policy", "nist-high"];
     assert_eq!(plan(&world, &Less::new(), &flags).code, Some(0));
     let nothing = Less::new().uid(USER, USER).no_landlock().no_userns();

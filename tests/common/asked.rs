@@ -11,6 +11,9 @@ use world::Question;
 /// What the strictest level that has names at all admits.
 const LEVEL: &str = include_str!("../../allowlists/nist-high.txt");
 
+/// The levels, and the posture, that leave the network alone.
+const OPEN: [&str; 3] = ["control", "non-root", "open"];
+
 /// What may be asked, and what did not come from ringfence.
 #[derive(Default)]
 pub struct Asked(Mutex<Noted>);
@@ -21,17 +24,23 @@ struct Noted {
     admitted: Vec<Entry>,
     /// Questions of live vectors, as the first's place and the place after the last.
     free: Vec<(usize, usize)>,
+    /// Where the questions begin of a live vector after which no run has started: they may still be under way.
+    live: Option<usize>,
     /// A run that may ask for any name has been started.
     open: bool,
 }
 
 impl Asked {
-    /// Takes note of what a run admits. A run whose network is left alone may ask for any name.
-    pub fn run(&self, command: &Command) {
+    /// Takes note of what a run admits that starts after so many questions. A run whose network is left alone may ask for
+    /// any name.
+    pub fn run(&self, command: &Command, questions: usize) {
         let arguments: Vec<String> = command.get_args().map(|one| one.to_string_lossy().into_owned()).collect();
         let own = arguments.split(|one| one == "--").next().unwrap_or_default();
         let mut noted = self.0.lock().expect("no panic while held");
-        noted.open |= own.iter().any(|one| one == "control" || one.ends_with("=control"));
+        let live = noted.live.take();
+        noted.free.extend(live.map(|first| (first, questions)));
+        let value = |one: &String| one.rsplit_once('=').map_or(one.clone(), |(_, value)| value.to_owned());
+        noted.open |= own.iter().any(|one| OPEN.contains(&value(one).as_str()));
         for (at, one) in own.iter().enumerate() {
             let entry = match one.strip_prefix("--allow-host=") {
                 Some(entry) => Some(entry),
@@ -48,9 +57,9 @@ impl Asked {
         self.0.lock().expect("no panic while held").admitted.extend(entries);
     }
 
-    /// Takes note that the questions from `first` up to `end` are those of a live vector.
-    pub fn live(&self, first: usize, end: usize) {
-        self.0.lock().expect("no panic while held").free.push((first, end));
+    /// Takes note that the questions from this one on are a live vector's, until a run starts.
+    pub fn live(&self, first: usize) {
+        self.0.lock().expect("no panic while held").live.get_or_insert(first);
     }
 
     /// The names that ringfence let be asked, and that no run admits.
@@ -61,7 +70,10 @@ impl Asked {
         }
         let level = Allowlist::from_file_text("the level's list", LEVEL).expect("it parses");
         let list = Allowlist::from_entries(level.entries().into_iter().chain(&noted.admitted).cloned());
-        let is_free = |at: &usize| noted.free.iter().any(|(first, end)| (first..end).contains(&at));
+        let is_free = |at: &usize| {
+            noted.live.is_some_and(|first| *at >= first)
+                || noted.free.iter().any(|(first, end)| (first..end).contains(&at))
+        };
         let counted = questions.iter().enumerate().filter(|(at, _)| !is_free(at));
         counted.map(|(_, question)| question.name.clone()).filter(|name| !names(&list, name)).collect()
     }

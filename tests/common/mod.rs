@@ -75,14 +75,14 @@ impl Fence {
 
     /// Starts ringfence in the box, with less where [`Fence::less`] says so.
     pub fn start(&self, command: Command) -> Child {
-        self.asked.run(&command);
+        self.note(&command);
         let name = format!("{command:?}");
         self.world.spawn_with(&self.less, command).unwrap_or_else(|cause| panic!("{name}: {cause}"))
     }
 
     /// Runs ringfence in the box to its end, with less where [`Fence::less`] says so.
     pub fn output(&self, command: Command) -> Said {
-        self.asked.run(&command);
+        self.note(&command);
         Said::from(self.world.output_with(&self.less, command))
     }
 
@@ -108,7 +108,7 @@ impl Fence {
         let ledger = format!("{directory}/{}.jsonl", self.runs.fetch_add(1, Ordering::Relaxed));
         let mut command = self.ringfence(&["run"]);
         command.args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
-        self.asked.run(&command);
+        self.note(&command);
         (command, ledger)
     }
 
@@ -142,10 +142,12 @@ impl Fence {
 
     /// Runs what may ask for any name.
     fn freely(&self, command: Command) -> Said {
-        let before = self.internet.resolver.questions().len();
-        let said = Said::from(self.world.output(command));
-        self.asked.live(before, self.internet.resolver.questions().len());
-        said
+        self.asked.live(self.internet.resolver.questions().len());
+        Said::from(self.world.output(command))
+    }
+
+    fn note(&self, run: &Command) {
+        self.asked.run(run, self.internet.resolver.questions().len());
     }
 
     /// Says that a policy which is given in a file admits these entries.

@@ -106,7 +106,7 @@ pub struct World {
     pub resolver: Resolver,
     pub records: Records,
     pub ended: JoinHandle<Result<(), ProxyError>>,
-    pub asked: Asked,
+    pub _asked: Asked,
 }
 
 /// The resolver is asked about admitted names only (case N13): each test is held to it when its world ends.
@@ -169,7 +169,7 @@ pub fn world_with(
     let recorder = records.clone();
     let asked = Asked::new(&resolver, &spec.allowlist);
     let ended = std::thread::spawn(move || run(listener, spec, recorder));
-    World { proxy, resolver, records, ended, asked }
+    World { proxy, resolver, records, ended, _asked: asked }
 }
 
 pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpec {
