@@ -245,8 +245,8 @@ for name in sys.argv[1:]:
 #[should_panic(expected = "names that no policy admits were asked for: [\"secret.example.org\"")]
 fn n13_a_world_whose_resolver_was_asked_for_another_name_fails() {
     let fence = Fence::new();
-    fence.run(&["--policy", "nist-high"], "curl -s -o /dev/null https://pypi.org/");
     fence.as_nobody("getent hosts stranger.example.org");
+    fence.run(&["--policy", "nist-high"], "curl -s -o /dev/null https://pypi.org/");
     let mut command = fence.world.command("getent");
     command.args(["hosts", "secret.example.org"]);
     fence.world.output(command);
