@@ -17,7 +17,7 @@ const FLAGS: [&str; 2] = ["--policy", "nist-high"];
 /// A port where nothing listens: without ringfence the outside answers by a reset, as the wall does.
 const PORT: u16 = 8443;
 /// The clients, each with a refused name of its own.
-const CLIENTS: [&str; 6] = ["curl", "wget", "urllib", "git", "url-connection", "java-http"];
+const CLIENTS: [&str; 7] = ["curl", "wget", "urllib", "git", "url-connection", "java-http", "go"];
 /// What every script of these tests begins with.
 const PRELUDE: &str = "\
     export GIT_SSL_CAINFO=/etc/ssl/certs/ca-certificates.crt GIT_TERMINAL_PROMPT=0\n\
@@ -44,8 +44,12 @@ fn fence() -> Fence {
     let run = |command: &mut Command| assert!(command.status().expect("a compiler").success(), "{command:?}");
     let entries = built.path().join("entries");
     run(Command::new("cc").args(["-static", "-O1", "-o"]).arg(&entries).arg(scripts.join("entries.c")));
+    // Static, and with the resolver of Go's own.
+    let go = built.path().join("fetch-go");
+    run(Command::new("go").args(["build", "-o"]).arg(&go).arg(scripts.join("fetch.go")).env("CGO_ENABLED", "0"));
     run(Command::new("javac").arg("-d").arg(built.path()).arg(scripts.join("Fetch.java")));
     fence.world.install(&entries, "/usr/local/bin/static-client");
+    fence.world.install(&go, "/usr/local/bin/fetch-go");
     for class in ["Fetch.class", "Fetch$Client.class"] {
         fence.world.install(&built.path().join(class), &format!("/usr/local/lib/java/{class}"));
     }
@@ -72,13 +76,15 @@ fn proxied() -> String {
          timed git git ls-remote https://github.com/project.git\n\
          timed no-git git ls-remote {}project.git\n\
          java $trust -cp /usr/local/lib/java Fetch url-connection https://pypi.org/ java-http https://pypi.org/\n\
-         java $trust -cp /usr/local/lib/java Fetch no-url-connection {} no-java-http {}\n",
+         java $trust -cp /usr/local/lib/java Fetch no-url-connection {} no-java-http {}\n\
+         fetch-go go https://pypi.org/ no-go {}\n",
         refused("curl"),
         refused("wget"),
         refused("urllib"),
         refused("git"),
         refused("url-connection"),
         refused("java-http"),
+        refused("go"),
     )
 }
 
@@ -98,6 +104,7 @@ fn direct(unset: &str) -> String {
              node /usr/local/lib/fetch.mjs node-{tag} {url}\n\
              timed git-{tag} git ls-remote {url}project.git\n\
              timed ssh-{tag} ssh -o BatchMode=yes -o StrictHostKeyChecking=no -p {PORT} git@{name}\n\
+             fetch-go go-{tag} {plain}\n\
              timed static-{tag} static-client connect {address} {PORT}\n\
              java {java} -cp /usr/local/lib/java Fetch url-connection-{tag} {plain} java-http-{tag} {plain}\n"
         );
@@ -129,7 +136,7 @@ fn assert_fast(said: &Said) {
         assert!(milliseconds.parse::<u64>().expect("milliseconds") < 1000, "{said}");
         seen += 1;
     }
-    assert_eq!(seen, 20, "ten clients, two destinations: {said}");
+    assert_eq!(seen, 22, "eleven clients, two destinations: {said}");
 }
 
 #[test]

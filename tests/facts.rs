@@ -96,7 +96,7 @@ fn all_is_there_for_root() {
 
 #[test]
 fn what_is_taken_from_root_is_told_with_its_cause() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let prctl = |option: u64| [When::Is(0, option)];
     const SET_NO_NEW_PRIVS: u64 = 38;
     const BIND_TO_DEVICE: [When; 2] = [When::Is(1, 1), When::Is(2, 25)];
@@ -175,11 +175,11 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
     ];
     for (what, less, lacks) in rows {
         eprintln!("without {what}");
-        let found = facts(&world, &less);
+        let found = facts(world, &less);
         assert_lacks(&found, &lacks);
         assert_eq!(found["landlock_abi"] == 0, what == "Landlock", "{what}");
     }
-    let found = facts(&world, &Less::new().yama(2));
+    let found = facts(world, &Less::new().yama(2));
     assert_eq!(
         (&found["yama"], &found["reads_callers"]),
         (&json!(2), &json!(format!("{unreadable} (Yama's ptrace_scope is 2; accepted: 0, 1)")))
@@ -188,7 +188,7 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
 
 #[test]
 fn environments_are_told_apart() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let unshare = "unshare CLONE_NEWUSER: EPERM";
     let container = [
         ("mounts", "unshare: EPERM"),
@@ -222,7 +222,7 @@ fn environments_are_told_apart() {
         ),
     ] {
         eprintln!("{what}");
-        let found = facts(&world, &less);
+        let found = facts(world, &less);
         assert_lacks(&found, &lacks);
         assert_eq!(found["outer_filter"], what != "user", "{what}");
     }
@@ -230,8 +230,8 @@ fn environments_are_told_apart() {
 
 #[test]
 fn without_proc_nothing_can_be_tried_and_all_say_so() {
-    let world = Fence::new().world;
-    let found = facts(&world, &Less::new().no_proc());
+    let world = &Fence::new().world;
+    let found = facts(world, &Less::new().no_proc());
     let cause = "read /proc/self/stat: No such file or directory";
     let proc = |fact: &&str| !["landlock_scopes", "pidfd", "pidfd_getfd", "nftables", "nflog"].contains(fact);
     let lacks: Vec<(&str, &str)> = TRIED.into_iter().filter(proc).map(|fact| (fact, cause)).collect();
@@ -240,14 +240,14 @@ fn without_proc_nothing_can_be_tried_and_all_say_so() {
 
 #[test]
 fn a_refused_plan_tells_the_facts_that_it_was_made_from() {
-    let world = Fence::new().world;
+    let world = &Fence::new().world;
     let flags = ["--policy", "nist-high"];
-    assert_eq!(plan(&world, &Less::new(), &flags).code, Some(0));
+    assert_eq!(plan(world, &Less::new(), &flags).code, Some(0));
     let nothing = Less::new().uid(USER, USER).no_landlock().no_userns();
-    let text = plan(&world, &nothing, &flags);
+    let text = plan(world, &nothing, &flags);
     assert_eq!((text.code, text.out.as_str()), (Some(125), ""), "{text}");
     assert!(text.err.contains("no rung carries this policy here: ") && text.err.lines().count() == 1, "{text}");
-    let said = plan(&world, &nothing, &["--json", "--policy", "nist-high"]);
+    let said = plan(world, &nothing, &["--json", "--policy", "nist-high"]);
     assert_eq!((said.code, said.err.as_str()), (Some(125), ""), "{said}");
     let told: Value = serde_json::from_str(&said.out).expect("JSON");
     let keys: Vec<&String> = told.as_object().expect("an object").keys().collect();

@@ -154,7 +154,45 @@ fn parents_are_whole_labels() {
     assert_eq!(Name::parse(b"[::1]"), Err(BadAuthority::Brackets));
 }
 
+/// Whether inet_aton(3) takes a text for an address: one to four numbers, each decimal, octal after a 0 or hexadecimal after
+/// 0x; the last one fills what the others leave. What the C library takes so it never asks a resolver for.
+fn is_legacy_ipv4(text: &str) -> bool {
+    let number = |part: &str| match part.strip_prefix("0x").or(part.strip_prefix("0X")) {
+        Some("") => Some(0),
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None if part.len() > 1 && part.starts_with('0') => u64::from_str_radix(part, 8).ok(),
+        None => part.parse().ok(),
+    };
+    let parts: Vec<Option<u64>> = text.split('.').map(number).collect();
+    let (Some(last), before) = (parts.last().copied().flatten(), &parts[..parts.len() - 1]) else { return false };
+    let small = before.iter().all(|part| part.is_some_and(|part| part < 256));
+    parts.len() <= 4 && small && last < 1 << (8 * (4 - before.len() as u32))
+}
+
+#[test]
+fn the_model_of_legacy_ipv4_reads_the_spellings_of_n04() {
+    for text in
+        ["127.1", "0177.0.0.1", "0x7f.0.0.1", "0x7f000001", "2130706433", "017700000001", "127.0.0.01", "0", "0x"]
+    {
+        assert!(is_legacy_ipv4(text), "{text}");
+    }
+    for text in ["4294967296", "256.1.1.1", "1.2.3.4.5", "08", "a.1", "127.0.0.1.", ""] {
+        assert!(!is_legacy_ipv4(text), "{text}");
+    }
+}
+
 proptest! {
+    /// No text that is handed to a resolver is an address to the C library.
+    #[test]
+    fn a_name_is_never_an_address_to_inet_aton(text in "(0[xX]?)?[0-9a-fA-F]{0,10}(\\.(0[xX]?)?[0-9a-fA-F]{0,3}){0,4}") {
+        if let Ok(Host::Name(name)) = Host::parse(text.as_bytes()) {
+            prop_assert!(!is_legacy_ipv4(name.as_str()), "{}", name);
+        }
+        if is_legacy_ipv4(&text) {
+            prop_assert!(matches!(Host::parse(text.as_bytes()), Ok(Host::V4(_)) | Err(_)), "{}", text);
+        }
+    }
+
     #[test]
     fn canonicalising_twice_equals_once(text in "[a-zA-Z0-9.:_\\[\\]-]{0,40}|([a-zA-Z0-9_-]{1,8}\\.){0,4}[a-z]{1,4}\\.?:[0-9]{1,5}") {
         if let Ok(once) = Authority::parse_connect(text.as_bytes()) {

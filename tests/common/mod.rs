@@ -1,6 +1,9 @@
 //! What the integration tests share: ringfence in the box of a closed world, and the record that a run leaves.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+mod asked;
+
+use asked::Asked;
 use ringfence::ledger::record::{Body, Denial, Record, Seal, Start};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,12 +23,14 @@ pub fn own_user() -> u32 {
     200_000 + std::process::id()
 }
 
-/// A closed world whose box has ringfence, and servers outside.
+/// A closed world whose box has ringfence, and servers outside. When it ends, its resolver must have been asked about
+/// admitted names only, live vectors apart.
 pub struct Fence {
     pub internet: Internet,
     pub world: World,
     runs: AtomicU32,
     less: Less,
+    asked: Asked,
 }
 
 /// A run that is over.
@@ -50,16 +55,17 @@ impl Fence {
     pub fn of(world: World, internet: Internet) -> Fence {
         world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
         take_uids_apart(&world);
-        Fence { internet, world, runs: AtomicU32::new(0), less: Less::new() }
+        Fence { internet, world, runs: AtomicU32::new(0), less: Less::new(), asked: Asked::default() }
     }
 
     /// The same box, in which ringfence starts with less than root has. As a user other than root it has a HOME and a
     /// directory for ledgers of its own, `/home/UID` and `/var/log/ringfence-UID`.
-    pub fn less(self, less: Less) -> Fence {
+    pub fn less(mut self, less: Less) -> Fence {
         if let Some(uid) = less.user() {
             as_root(&self, &format!("install -d -m 0700 -o {uid} -g {uid} /home/{uid} /var/log/ringfence-{uid}"));
         }
-        Fence { less, ..self }
+        self.less = less;
+        self
     }
 
     /// The ordinary user that ringfence starts as, where [`Fence::less`] names one.
@@ -69,12 +75,14 @@ impl Fence {
 
     /// Starts ringfence in the box, with less where [`Fence::less`] says so.
     pub fn start(&self, command: Command) -> Child {
+        self.note(&command);
         let name = format!("{command:?}");
         self.world.spawn_with(&self.less, command).unwrap_or_else(|cause| panic!("{name}: {cause}"))
     }
 
     /// Runs ringfence in the box to its end, with less where [`Fence::less`] says so.
     pub fn output(&self, command: Command) -> Said {
+        self.note(&command);
         Said::from(self.world.output_with(&self.less, command))
     }
 
@@ -100,6 +108,7 @@ impl Fence {
         let ledger = format!("{directory}/{}.jsonl", self.runs.fetch_add(1, Ordering::Relaxed));
         let mut command = self.ringfence(&["run"]);
         command.args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
+        self.note(&command);
         (command, ledger)
     }
 
@@ -115,7 +124,7 @@ impl Fence {
     pub fn as_root(&self, script: &str) -> Said {
         let mut command = self.world.command("bash");
         command.args(["-c", script]);
-        Said::from(self.world.output(command))
+        self.freely(command)
     }
 
     /// The same script as an unprivileged user in the same box, without ringfence.
@@ -128,7 +137,22 @@ impl Fence {
         let mut command = self.world.command("setpriv");
         let id = uid.to_string();
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "bash", "-c", script]);
+        self.freely(command)
+    }
+
+    /// Runs what may ask for any name.
+    fn freely(&self, command: Command) -> Said {
+        self.asked.live(self.internet.resolver.questions().len());
         Said::from(self.world.output(command))
+    }
+
+    fn note(&self, run: &Command) {
+        self.asked.run(run, self.internet.resolver.questions().len());
+    }
+
+    /// Says that a policy which is given in a file admits these entries.
+    pub fn admits(&self, entries: &[&str]) {
+        self.asked.admit(entries);
     }
 
     /// Holds a ledger against `ringfence verify`.
@@ -136,6 +160,15 @@ impl Fence {
         let mut command = self.world.command(RINGFENCE);
         command.args(["verify", ledger]);
         Said::from(self.world.output(command))
+    }
+}
+
+impl Drop for Fence {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let strays = self.asked.strays(&self.internet.resolver.questions());
+            assert!(strays.is_empty(), "names that no policy admits were asked for: {strays:?}");
+        }
     }
 }
 

@@ -186,9 +186,9 @@ fn a_listed_literal_opens_itself_but_never_the_proxy() {
     ];
     let records = Records::default();
     let spec = spec(&entries, &resolver, limits());
-    let recorder = records.clone();
+    let (recorder, asked) = (records.clone(), Asked::new(&resolver, &spec.allowlist));
     let ended = std::thread::spawn(move || ringfence::proxy::run(listener, spec, recorder));
-    let world = World { proxy: own, resolver, records, ended };
+    let world = World { proxy: own, resolver, records, ended, _asked: asked };
     assert_eq!(status(&world.get(&format!("http://127.0.0.2:{}/", origin.port))), 204);
     for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "self.test"] {
         assert_eq!(status(&world.connect_to(&format!("{host}:{}", own.port()))), 403, "{host}");

@@ -19,6 +19,9 @@ fn refused(rows: &[(&str, &str)]) {
     }
     assert!(origin.seen().is_empty(), "{:?}", origin.seen());
     assert!(world.resolver.questions().is_empty());
+    // The same proxy serves a request that has one reading, and the origin sees one.
+    assert_eq!(status(&world.send(post("Transfer-Encoding: chunked\r\n").replace("PORT", &port))), 200);
+    assert_eq!(origin.seen().len(), 1);
 }
 
 /// A POST to the admitted host with these lines before the empty one.
@@ -39,8 +42,14 @@ fn n09_lengths_and_codings_have_one_reading() {
         ("Content-Length: 0x5\r\n", "bad_content_length"),
         ("Content-Length: 5 5\r\n", "bad_content_length"),
         ("Content-Length:\r\n", "bad_content_length"),
+        ("Content-Length: \r\n", "bad_content_length"),
+        ("Content-Length: 5, 5\r\n", "bad_content_length"),
         ("Content-Length: 18446744073709551616\r\n", "bad_content_length"),
         ("Transfer-Encoding: ,chunked\r\n", "bad_transfer_encoding"),
+        ("Transfer-Encoding: chunked,\r\n", "bad_transfer_encoding"),
+        ("Transfer-Encoding: chunked,,chunked\r\n", "bad_transfer_encoding"),
+        ("Transfer-Encoding: cHuNkEd\r\n", "bad_transfer_encoding"),
+        ("Transfer-Encoding: chunked, chunked\r\n", "bad_transfer_encoding"),
         ("Transfer-Encoding: identity, chunked\r\n", "bad_transfer_encoding"),
         ("Transfer-Encoding: chunked, identity\r\n", "bad_transfer_encoding"),
         ("Transfer-Encoding: chunked\t\r\n", "bad_transfer_encoding"),

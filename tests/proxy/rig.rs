@@ -5,7 +5,7 @@ pub use crate::origin::{Origin, read_head, read_request};
 pub use crate::resolver::{Answer, Resolver, addrs, empty};
 
 use ringfence::ledger::record::{Denial, Infrastructure};
-use ringfence::policy::{AddressRules, Allowlist, Entry};
+use ringfence::policy::{AddressRules, Allowlist, Authority, Entry, Verdict};
 use ringfence::proxy::record::Connection;
 use ringfence::proxy::{Dns, Limits, ProxyError, ProxySpec, Recorder, Unrecorded, run};
 use std::collections::BTreeMap;
@@ -106,6 +106,37 @@ pub struct World {
     pub resolver: Resolver,
     pub records: Records,
     pub ended: JoinHandle<Result<(), ProxyError>>,
+    pub _asked: Asked,
+}
+
+/// The resolver is asked about admitted names only (case N13): each test is held to it when its world ends.
+pub struct Asked {
+    resolver: Resolver,
+    allowlist: Allowlist,
+}
+
+impl Asked {
+    pub fn new(resolver: &Resolver, allowlist: &Allowlist) -> Asked {
+        Asked { resolver: resolver.clone(), allowlist: allowlist.clone() }
+    }
+
+    fn admits(&self, name: &str) -> bool {
+        let Ok(authority) = Authority::parse_with_default(name.as_bytes(), 443) else { return false };
+        match self.allowlist.judge(&authority) {
+            Verdict::Admitted { .. } => true,
+            // At another port.
+            Verdict::Refused { rule, .. } => rule == "port",
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let names = self.resolver.names();
+            assert!(names.iter().all(|name| self.admits(name)), "no policy admits one of {names:?}");
+        }
+    }
 }
 
 /// Deadlines that a test can wait out.
@@ -136,8 +167,9 @@ pub fn world_with(
     let records = Records::default();
     let spec = spec(entries, &resolver, limits);
     let recorder = records.clone();
+    let asked = Asked::new(&resolver, &spec.allowlist);
     let ended = std::thread::spawn(move || run(listener, spec, recorder));
-    World { proxy, resolver, records, ended }
+    World { proxy, resolver, records, ended, _asked: asked }
 }
 
 pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpec {

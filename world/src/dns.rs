@@ -26,10 +26,17 @@ pub(crate) struct Asked {
 
 /// One record of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Record {
+pub enum Record {
+    /// An owner's address.
     Address(String, IpAddr),
+    /// An owner that is another name's alias.
     Alias(String, String),
 }
+
+/// The longest answer that is sent in a datagram, in bytes: what every resolver takes without fragments.
+pub(crate) const DATAGRAM: usize = 1232;
+/// A pointer to the question's name (RFC 1035, 4.1.4).
+const TO_QUESTION: [u8; 2] = [0xc0, 12];
 
 /// Reads the first question of a message; bytes of a label that are no printable ASCII are written `\DDD`.
 pub(crate) fn read_question(message: &[u8]) -> Option<Asked> {
@@ -75,7 +82,10 @@ pub(crate) fn write_answer(message: &[u8], asked: &Asked, code: u8, ttl: u32, re
             Record::Address(owner, IpAddr::V6(address)) => (owner, AAAA, address.octets().to_vec()),
             Record::Alias(owner, target) => (owner, CNAME, labels(target)),
         };
-        answer.extend_from_slice(&labels(owner));
+        match *owner == asked.name {
+            true => answer.extend_from_slice(&TO_QUESTION),
+            false => answer.extend_from_slice(&labels(owner)),
+        }
         answer.extend_from_slice(&kind.to_be_bytes());
         answer.extend_from_slice(&1_u16.to_be_bytes());
         answer.extend_from_slice(&ttl.to_be_bytes());

@@ -29,6 +29,7 @@ mod sink;
 pub use authority::Authority;
 pub use capture::Packet;
 pub use closed::{AUTHORITY_FILE, Said, World};
+pub use dns::Record;
 pub use error::Error;
 pub use http::{Request, Response};
 pub use image::Image;

@@ -33,6 +33,8 @@ pub enum Answer {
     Silent,
     /// Over UDP: that the answer didn't fit; over TCP: these addresses.
     OverTcp(Vec<IpAddr>),
+    /// These records as they are, whatever was asked.
+    Records(Vec<Record>),
 }
 
 /// How a question came.
@@ -179,12 +181,18 @@ fn answer(script: &mut Script, message: &[u8], asked: &Asked, transport: Transpo
                 records.extend(addresses(found));
                 (dns::NO_ERROR, DEFAULT_TTL)
             }
+            Answer::Records(found) => {
+                records.extend(found);
+                (dns::NO_ERROR, DEFAULT_TTL)
+            }
             Answer::NoSuchName => (dns::NO_SUCH_NAME, DEFAULT_TTL),
             Answer::ServerFailure => (dns::SERVER_FAILURE, 0),
             Answer::Empty => (dns::NO_ERROR, DEFAULT_TTL),
             Answer::Silent => return None,
         };
-        return Some(dns::write_answer(message, asked, code, ttl, &records));
+        let answer = dns::write_answer(message, asked, code, ttl, &records);
+        let fits = transport == Transport::Tcp || answer.len() <= dns::DATAGRAM;
+        return Some(if fits { answer } else { dns::write_truncated(message, asked) });
     }
     Some(dns::write_answer(message, asked, dns::SERVER_FAILURE, 0, &[]))
 }
