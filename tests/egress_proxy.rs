@@ -8,6 +8,7 @@ use common::Fence;
 use live::{Live, PRELUDE};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::{Duration, Instant};
 use world::address::{PUBLIC4, PUBLIC6};
 use world::dns::{A, AAAA};
 use world::{Answer, Origin, Transport, World, origin};
@@ -33,6 +34,13 @@ fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
         .collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found.into_iter().next().expect("one")
+}
+
+/// Descriptors of a process that are ends of pipes.
+fn ends_of_pipes(pid: u32) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").flatten();
+    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("pipe:")).count()
 }
 
 #[test]
@@ -152,19 +160,31 @@ for way in "tunnel", "plain":
         length += len(piece)
     say(f"{way}={length >= size}")
 s = proxy()
+s.sendall(request.replace(b"/bytes/100000", b"http://load.example.org:7000/bytes/50000000"))
+s.recv(1 << 20, socket.MSG_WAITALL)
+point("bulk")
+# What has not been read makes the end a reset, in the middle of the proxy's writing.
+s.close()
+s = proxy()
 s.sendall(b"GET http://tcp.example.org:7000/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 say("name=" + s.recv(100)[9:12].decode())
 point("done")
 "#;
     let mut live = Live::start(&fence, &[], &FLAGS, &(PRELUDE.to_owned() + load));
     assert_eq!(live.line(), "open");
+    let (pid, _) = proxy(&fence.world);
     live.go_on();
-    assert_eq!(
-        [live.line(), live.line(), live.line(), live.line()],
-        ["whole=500", "tunnel=True", "plain=True", "name=200"]
-    );
-    assert_eq!(live.line(), "done");
-    let (_, status) = proxy(&fence.world);
+    assert_eq!([live.line(), live.line(), live.line()], ["whole=500", "tunnel=True", "plain=True"]);
+    assert_eq!(live.line(), "bulk");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ends_of_pipes(pid) != 2 {
+        assert!(Instant::now() < deadline, "bulk passes through a pipe, the proxy's filter notwithstanding");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    live.go_on();
+    assert_eq!([live.line(), live.line()], ["name=200", "done"]);
+    let (same, status) = proxy(&fence.world);
+    assert_eq!((same, ends_of_pipes(pid)), (pid, 0));
     let peak: u64 = status["VmHWM"].split_whitespace().next().and_then(|text| text.parse().ok()).expect("kibibytes");
     eprintln!("the proxy's peak: {peak} KiB");
     assert!(peak < 64 << 10, "{peak} KiB");
@@ -172,7 +192,7 @@ point("done")
     let (_, ended) = live.end(&fence);
     assert!(ended.denials().is_empty(), "{ended}");
     assert!(ended.seal().complete, "{ended}");
-    assert_eq!(origins.iter().map(|origin| origin.requests().len()).sum::<usize>(), 503);
+    assert_eq!(origins.iter().map(|origin| origin.requests().len()).sum::<usize>(), 504);
     assert!(resolver.questions_about("tcp.example.org").iter().any(|one| one.transport == Transport::Tcp));
 }
 

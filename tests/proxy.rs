@@ -3,6 +3,8 @@
 
 #[path = "proxy/addresses.rs"]
 mod addresses;
+#[path = "proxy/bulk.rs"]
+mod bulk;
 #[path = "proxy/framing.rs"]
 mod framing;
 #[path = "proxy/http.rs"]

@@ -5,21 +5,10 @@ use super::client;
 use super::core::{Core, Late};
 use super::record::Recorder;
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, getrlimit};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-
-/// Descriptors kept for the listener, the record, the runtime and questions to resolvers.
-const RESERVED: u64 = 32;
-
-/// Connections that `limit` and the process's descriptors allow: each may need a second one for its server.
-fn cap(limit: usize) -> usize {
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((RESERVED, RESERVED));
-    let pairs = soft.saturating_sub(RESERVED) / 2;
-    limit.min(usize::try_from(pairs).unwrap_or(usize::MAX)).max(1)
-}
 
 /// Accepts connections and serves each in a task of its own, until accept(2) fails for good.
 ///
@@ -28,7 +17,7 @@ fn cap(limit: usize) -> usize {
 pub async fn accept<R: Recorder>(listener: TcpListener, core: Rc<Core<R>>) -> ProxyError {
     // Each task holds one reference, and so does this loop.
     let open = Rc::new(());
-    let cap = cap(core.limits.connections);
+    let cap = core.limits.connections;
     let mut pause = Duration::from_millis(50);
     loop {
         let stream = match listener.accept().await {

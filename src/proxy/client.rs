@@ -30,7 +30,7 @@ enum Next {
 
 /// Serves a connection to its end. Errors: a refusal could not be recorded; the client is left without an answer.
 pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(), Unrecorded> {
-    let Ok(mut wire) = Wire::new(stream) else {
+    let Ok(mut wire) = Wire::new(stream, &core.pipes) else {
         return Ok(());
     };
     let mut wait = core.limits.head;
@@ -204,7 +204,7 @@ async fn admit<R: Recorder>(
 async fn reach<R: Recorder>(core: &Core<R>, permit: &Permit) -> Result<Result<Wire, u16>, Unrecorded> {
     let reached = dial(permit, core.limits.connect).await;
     let (cause, status) = match reached {
-        Ok(stream) => match Wire::new(stream) {
+        Ok(stream) => match Wire::new(stream, &core.pipes) {
             Ok(wire) => return Ok(Ok(wire)),
             Err(e) => (e.to_string(), 502),
         },

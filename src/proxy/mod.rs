@@ -2,7 +2,8 @@
 //! only to what was judged.
 //!
 //! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`)
-//! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
+//! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`),
+//! whose bytes are pumped (`pump`).
 //! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
 //! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
 //! answered before it is recorded.
@@ -13,6 +14,7 @@ mod body;
 pub mod channel;
 mod client;
 mod core;
+pub mod descriptors;
 mod dial;
 mod exchange;
 mod field;
@@ -21,6 +23,7 @@ mod inflow;
 mod judge;
 pub mod malformed;
 mod pulse;
+mod pump;
 pub mod record;
 mod resolve;
 pub mod response;
@@ -67,9 +70,12 @@ pub struct Limits {
     pub connect: Duration,
     /// How long a tunnel or an exchange may pass no byte in either direction. 30 min: a model may think for long.
     pub idle: Duration,
-    /// Most client connections at once. Fewer where the process's descriptors allow fewer: two each, less 32.
-    /// 16384.
+    /// Most client connections at once, with two descriptors each. Fewer where the process's descriptors allow fewer (see
+    /// [`descriptors`]). 16384.
     pub connections: usize,
+    /// Most pipes at once for bulk, with two descriptors each; what is bulk beyond them is copied. Fewer where descriptors
+    /// are few. 64.
+    pub pipes: usize,
     /// Connections that the kernel queues before they are accepted (listen(2); the sysctl
     /// `net.core.somaxconn` bounds it). 4096.
     pub backlog: i32,
@@ -86,6 +92,7 @@ impl Default for Limits {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30 * 60),
             connections: 16384,
+            pipes: 64,
             backlog: 4096,
             addresses: 64,
         }
@@ -154,7 +161,8 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
         spec.limits.addresses,
         spec.limits.resolve,
     );
-    let core = Rc::new(core::Core::new(judge, recorder, spec.limits));
+    let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
+    let core = Rc::new(core::Core::new(judge, recorder, limits));
     let serving = async {
         tokio::select! {
             cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),

@@ -1,7 +1,8 @@
 //! Bytes both ways between two connections, each direction closed on its own.
 
-use super::body::{BodyError, pass_all};
+use super::body::BodyError;
 use super::pulse::Pulse;
+use super::pump::pass_all;
 use super::wire::Wire;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -15,11 +16,11 @@ pub async fn tunnel(mut client: Wire, mut upstream: Wire, idle: Duration) {
     let pulse = Pulse::new();
     let ended = {
         let up = async {
-            pass_all(&mut client.inflow, &mut upstream.out, &pulse).await?;
+            pass_all(&mut client.inflow, &mut upstream.out, &pulse, &client.pipes).await?;
             upstream.out.shutdown().await.map_err(BodyError::Write)
         };
         let down = async {
-            pass_all(&mut upstream.inflow, &mut client.out, &pulse).await?;
+            pass_all(&mut upstream.inflow, &mut client.out, &pulse, &upstream.pipes).await?;
             client.out.shutdown().await.map_err(BodyError::Write)
         };
         let both = async { tokio::try_join!(up, down) };

@@ -136,7 +136,8 @@ pub fn world_with(
     let records = Records::default();
     let spec = spec(entries, &resolver, limits);
     let recorder = records.clone();
-    let ended = std::thread::spawn(move || run(listener, spec, recorder));
+    let serving = std::thread::Builder::new().name("proxy".to_owned());
+    let ended = serving.spawn(move || run(listener, spec, recorder)).unwrap();
     World { proxy, resolver, records, ended }
 }
 
