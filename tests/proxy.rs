@@ -5,6 +5,8 @@
 mod addresses;
 #[path = "proxy/bulk.rs"]
 mod bulk;
+#[path = "proxy/cache.rs"]
+mod cache;
 #[path = "proxy/framing.rs"]
 mod framing;
 #[path = "proxy/http.rs"]

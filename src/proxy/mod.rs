@@ -11,6 +11,7 @@
 mod accept;
 mod answer;
 mod body;
+mod cache;
 pub mod channel;
 mod client;
 mod core;
@@ -81,6 +82,10 @@ pub struct Limits {
     pub backlog: i32,
     /// Most addresses that one name may give. 64.
     pub addresses: usize,
+    /// Most names whose addresses are kept; the one that ends soonest makes room. 1024.
+    pub cached_names: usize,
+    /// How long addresses are kept at most, whatever the TTL of their records. 1 h.
+    pub cached_for: Duration,
 }
 
 impl Default for Limits {
@@ -95,6 +100,8 @@ impl Default for Limits {
             pipes: 64,
             backlog: 4096,
             addresses: 64,
+            cached_names: 1024,
+            cached_for: Duration::from_secs(60 * 60),
         }
     }
 }
@@ -152,15 +159,9 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
     listener.set_nonblocking(true).map_err(setup("fcntl"))?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?;
 
-    let resolver = resolve::Resolver::new(spec.dns).map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
-    let judge = judge::Judge::new(
-        spec.allowlist,
-        spec.address_rules,
-        resolver,
-        Some(local),
-        spec.limits.addresses,
-        spec.limits.resolve,
-    );
+    let resolver = resolve::Resolver::new(spec.dns, &spec.limits)
+        .map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
+    let judge = judge::Judge::new(spec.allowlist, spec.address_rules, resolver, Some(local), spec.limits.addresses);
     let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
     let core = Rc::new(core::Core::new(judge, recorder, limits));
     let serving = async {

@@ -2,7 +2,7 @@
 //! that send bytes.
 
 pub use crate::origin::{Origin, read_head, read_request};
-pub use crate::resolver::{Answer, Resolver, addrs, empty};
+pub use crate::resolver::{Answer, Resolver, addrs, empty, lasting};
 
 use ringfence::ledger::record::{Denial, Infrastructure};
 use ringfence::policy::{AddressRules, Allowlist, Entry};
