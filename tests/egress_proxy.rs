@@ -196,6 +196,38 @@ point("done")
     assert!(resolver.questions_about("tcp.example.org").iter().any(|one| one.transport == Transport::Tcp));
 }
 
+/// The capability's number (linux/capability.h).
+const SYS_RESOURCE: u32 = 24;
+
+/// Without the capability that raises a hard limit, for it and for all that it starts.
+const WITHOUT_RAISING: [&str; 3] = ["setpriv", "--inh-caps=-sys_resource", "--bounding-set=-sys_resource"];
+
+/// Two descriptors for each connection and for each pipe, and 32 more.
+const NEEDED: u64 = 2 * (16384 + 64) + 32;
+
+#[test]
+fn its_limit_on_descriptors_is_raised_to_what_it_needs_where_the_caller_may() {
+    let limit = |before: &[&str]| {
+        let fence = Fence::new();
+        let mut live = Live::start(&fence, before, &FLAGS, &(PRELUDE.to_owned() + "point('here')\n"));
+        assert_eq!(live.line(), "here");
+        let (pid, _) = proxy(&fence.world);
+        let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("its limits");
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).expect("the line").to_owned();
+        live.go_on();
+        live.end(&fence);
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        (numbers[0], numbers[1])
+    };
+    // Root of a machine may be without the capability from the start.
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("the line").trim();
+    let may = u64::from_str_radix(effective, 16).expect("a set") >> SYS_RESOURCE & 1 == 1;
+    let expected = if may { NEEDED } else { 700 };
+    assert_eq!(limit(&["prlimit", "--nofile=300:700"]), (expected, expected));
+    assert_eq!(limit(&[&["prlimit", "--nofile=300:700"][..], &WITHOUT_RAISING[..]].concat()), (700, 700));
+}
+
 /// Descriptors run out; every connection over the cap is counted, those of the last moment too.
 #[test]
 fn where_descriptors_run_out_refusals_are_counted_exactly_and_service_returns() {
@@ -232,7 +264,7 @@ while True:
 print(away + flood(), tries, flush=True)
 os._exit(0)
 "#;
-    let limited = ["prlimit", "--nofile=64:64"];
+    let limited = [&["prlimit", "--nofile=64:64"][..], &WITHOUT_RAISING[..]].concat();
     let mut live = Live::start(&fence, &limited, &FLAGS, &(PRELUDE.to_owned() + flood));
     let said = live.line();
     let numbers: Vec<u64> = said.split(' ').map(|number| number.parse().expect("a count")).collect();

@@ -37,7 +37,6 @@ pub use record::{Recorder, Unrecorded};
 pub use resolve::{Dns, Resolver, Unresolved};
 
 use crate::policy::{AddressRules, Allowlist};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Backlog, listen};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -133,11 +132,8 @@ fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
 }
 
 /// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
-///
-/// Raises the soft limit on descriptors to the hard one first.
+/// How many descriptors it may open is settled by then (see [`descriptors::raise`]).
 pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| setup("getrlimit")(e.into()))?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| setup("setrlimit")(e.into()))?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
