@@ -148,9 +148,10 @@ fn judge(proxy: ProxyPlan, authority: &Authority, told: &mut dyn FnMut(Step<'_>)
     let setup = |call| move |cause| WhyError::Setup { call, cause };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(setup("runtime"))?;
     runtime.block_on(async {
-        let resolver = Resolver::new(proxy.dns).map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
-        let Limits { addresses, resolve, .. } = Limits::default();
-        let judge = Judge::new(proxy.allowlist, proxy.address_rules, resolver, None, addresses, resolve);
+        let limits = Limits::default();
+        let resolver = Resolver::new(proxy.dns, &limits);
+        let resolver = resolver.map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
+        let judge = Judge::new(proxy.allowlist, proxy.address_rules, resolver, None, limits.addresses);
         Ok(judge.judge_by_steps(authority, told).await)
     })
 }

@@ -8,6 +8,7 @@ use common::Fence;
 use live::{Live, PRELUDE};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::{Duration, Instant};
 use world::address::{PUBLIC4, PUBLIC6};
 use world::dns::{A, AAAA};
 use world::{Answer, Origin, Transport, World, origin};
@@ -33,6 +34,13 @@ fn proxy(world: &World) -> (u32, BTreeMap<String, String>) {
         .collect();
     assert_eq!(found.len(), 1, "{found:?}");
     found.into_iter().next().expect("one")
+}
+
+/// Descriptors of a process that are ends of pipes.
+fn ends_of_pipes(pid: u32) -> usize {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").flatten();
+    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("pipe:")).count()
 }
 
 #[test]
@@ -152,19 +160,31 @@ for way in "tunnel", "plain":
         length += len(piece)
     say(f"{way}={length >= size}")
 s = proxy()
+s.sendall(request.replace(b"/bytes/100000", b"http://load.example.org:7000/bytes/50000000"))
+s.recv(1 << 20, socket.MSG_WAITALL)
+point("bulk")
+# What has not been read makes the end a reset, in the middle of the proxy's writing.
+s.close()
+s = proxy()
 s.sendall(b"GET http://tcp.example.org:7000/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 say("name=" + s.recv(100)[9:12].decode())
 point("done")
 "#;
     let mut live = Live::start(&fence, &[], &FLAGS, &(PRELUDE.to_owned() + load));
     assert_eq!(live.line(), "open");
+    let (pid, _) = proxy(&fence.world);
     live.go_on();
-    assert_eq!(
-        [live.line(), live.line(), live.line(), live.line()],
-        ["whole=500", "tunnel=True", "plain=True", "name=200"]
-    );
-    assert_eq!(live.line(), "done");
-    let (_, status) = proxy(&fence.world);
+    assert_eq!([live.line(), live.line(), live.line()], ["whole=500", "tunnel=True", "plain=True"]);
+    assert_eq!(live.line(), "bulk");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while ends_of_pipes(pid) != 2 {
+        assert!(Instant::now() < deadline, "bulk passes through a pipe, the proxy's filter notwithstanding");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    live.go_on();
+    assert_eq!([live.line(), live.line()], ["name=200", "done"]);
+    let (same, status) = proxy(&fence.world);
+    assert_eq!((same, ends_of_pipes(pid)), (pid, 0));
     let peak: u64 = status["VmHWM"].split_whitespace().next().and_then(|text| text.parse().ok()).expect("kibibytes");
     eprintln!("the proxy's peak: {peak} KiB");
     assert!(peak < 64 << 10, "{peak} KiB");
@@ -172,8 +192,40 @@ point("done")
     let (_, ended) = live.end(&fence);
     assert!(ended.denials().is_empty(), "{ended}");
     assert!(ended.seal().complete, "{ended}");
-    assert_eq!(origins.iter().map(|origin| origin.requests().len()).sum::<usize>(), 503);
+    assert_eq!(origins.iter().map(|origin| origin.requests().len()).sum::<usize>(), 504);
     assert!(resolver.questions_about("tcp.example.org").iter().any(|one| one.transport == Transport::Tcp));
+}
+
+/// The capability's number (linux/capability.h).
+const SYS_RESOURCE: u32 = 24;
+
+/// Without the capability that raises a hard limit, for it and for all that it starts.
+const WITHOUT_RAISING: [&str; 3] = ["setpriv", "--inh-caps=-sys_resource", "--bounding-set=-sys_resource"];
+
+/// Two descriptors for each connection and for each pipe, and 32 more.
+const NEEDED: u64 = 2 * (16384 + 64) + 32;
+
+#[test]
+fn its_limit_on_descriptors_is_raised_to_what_it_needs_where_the_caller_may() {
+    let limit = |before: &[&str]| {
+        let fence = Fence::new();
+        let mut live = Live::start(&fence, before, &FLAGS, &(PRELUDE.to_owned() + "point('here')\n"));
+        assert_eq!(live.line(), "here");
+        let (pid, _) = proxy(&fence.world);
+        let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).expect("its limits");
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).expect("the line").to_owned();
+        live.go_on();
+        live.end(&fence);
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        (numbers[0], numbers[1])
+    };
+    // Root of a machine may be without the capability from the start.
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("the line").trim();
+    let may = u64::from_str_radix(effective, 16).expect("a set") >> SYS_RESOURCE & 1 == 1;
+    let expected = if may { NEEDED } else { 700 };
+    assert_eq!(limit(&["prlimit", "--nofile=300:700"]), (expected, expected));
+    assert_eq!(limit(&[&["prlimit", "--nofile=300:700"][..], &WITHOUT_RAISING[..]].concat()), (700, 700));
 }
 
 /// Descriptors run out; every connection over the cap is counted, those of the last moment too.
@@ -212,7 +264,7 @@ while True:
 print(away + flood(), tries, flush=True)
 os._exit(0)
 "#;
-    let limited = ["prlimit", "--nofile=64:64"];
+    let limited = [&["prlimit", "--nofile=64:64"][..], &WITHOUT_RAISING[..]].concat();
     let mut live = Live::start(&fence, &limited, &FLAGS, &(PRELUDE.to_owned() + flood));
     let said = live.line();
     let numbers: Vec<u64> = said.split(' ').map(|number| number.parse().expect("a count")).collect();

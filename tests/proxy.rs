@@ -3,6 +3,10 @@
 
 #[path = "proxy/addresses.rs"]
 mod addresses;
+#[path = "proxy/bulk.rs"]
+mod bulk;
+#[path = "proxy/cache.rs"]
+mod cache;
 #[path = "proxy/framing.rs"]
 mod framing;
 #[path = "proxy/http.rs"]

@@ -161,8 +161,8 @@ fn be_for(part: &mut [u8], table: Table) -> Result<(), FilterError> {
     Ok(())
 }
 
-/// What the proxy may call: sockets, memory, time, and no file by name. Everything else is EPERM, which the proxy's own
-/// code never meets.
+/// What the proxy may call: sockets and pipes between them, memory, time, and no file by name. Everything else is EPERM, which
+/// the proxy's own code never meets.
 const PROXY: &[&str] = &[
     "accept4",
     "bind",

@@ -8,7 +8,7 @@ use crate::mutation;
 use crate::plan::ProxyPlan;
 use crate::probe::name;
 use crate::proxy::channel::{self, ChannelRecorder, ReportReceiver};
-use crate::proxy::{self, Limits, ProxySpec};
+use crate::proxy::{self, Limits, ProxySpec, descriptors};
 use crate::stage::release_stdio;
 use crate::sys::{self, CapabilitySets, Fork};
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
@@ -124,7 +124,8 @@ fn strip(
     release_stdio().map_err(failed("dup2"))?;
     let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
     sys::close_all_but(&[listener.as_raw_fd(), channel, told.as_raw_fd()]).map_err(failed("close_range"))?;
-    raise_descriptor_limit()?;
+    // While there is the privilege to.
+    descriptors::raise(descriptors::needed(&Limits::default())).map_err(failed("setrlimit"))?;
     match uid {
         Some(uid) if !mutation::left_out("proxy-ids") => drop_ids(Uid::from_raw(uid), Gid::from_raw(uid))?,
         Some(_) => {}
@@ -138,9 +139,9 @@ fn strip(
     sys::load_seccomp(filter).map_err(failed("seccomp"))
 }
 
-/// What a process gives up that serves with the caller's own uid and has closed its descriptors.
-pub(super) fn strip_as_caller(filter: &[u8]) -> Result<(), SpawnError> {
-    raise_descriptor_limit()?;
+/// What a process gives up that serves with the caller's own uid and has closed its descriptors; so many it needs.
+pub(super) fn strip_as_caller(filter: &[u8], needed: u64) -> Result<(), SpawnError> {
+    descriptors::raise(needed).map_err(failed("setrlimit"))?;
     keep_ids()?;
     nix::sys::prctl::set_no_new_privs().map_err(failed("prctl PR_SET_NO_NEW_PRIVS"))?;
     no_files()?;
@@ -170,13 +171,6 @@ fn drop_ids(uid: Uid, gid: Gid) -> Result<(), SpawnError> {
         return Err(failed("read back the drop")(Errno::EPERM));
     }
     Ok(())
-}
-
-/// The soft limit goes up to the hard one: a tunnel takes two descriptors.
-fn raise_descriptor_limit() -> Result<(), SpawnError> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed("getrlimit"))?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(failed("setrlimit"))
 }
 
 /// Every access to a file system refused by Landlock; a kernel without it (before 5.13, or not built in) has the uid alone.

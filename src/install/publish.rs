@@ -91,7 +91,8 @@ impl Published {
         let own = [alive.as_raw_fd(), told.as_raw_fd()];
         let kept: Vec<RawFd> = self.0.iter().map(|(_, listener)| listener.as_raw_fd()).chain(own).collect();
         sys::close_all_but(&kept).map_err(failed("close_range"))?;
-        proxy::strip_as_caller(filter)
+        // A connection has two, a listener one, and the rest is the runtime's.
+        proxy::strip_as_caller(filter, 2 * CONNECTIONS as u64 + kept.len() as u64 + 16)
     }
 
     fn forward(self, alive: OwnedFd) -> io::Result<()> {

@@ -5,25 +5,14 @@ use super::client;
 use super::core::{Core, Late};
 use super::record::Recorder;
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, getrlimit};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Descriptors kept for the listener, the record, the runtime and questions to resolvers.
-const RESERVED: u64 = 32;
-
 /// Connections taken before those that are served have their turn. A turn of tokio's LocalSet runs 61 tasks: who takes more
 /// at a time lets a flood of new connections grow in front of it.
 const BATCH: u32 = 16;
-
-/// Connections that `limit` and the process's descriptors allow: each may need a second one for its server.
-fn cap(limit: usize) -> usize {
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((RESERVED, RESERVED));
-    let pairs = soft.saturating_sub(RESERVED) / 2;
-    limit.min(usize::try_from(pairs).unwrap_or(usize::MAX)).max(1)
-}
 
 /// Accepts connections and serves each in a task of its own, until accept(2) fails for good.
 ///
@@ -32,7 +21,7 @@ fn cap(limit: usize) -> usize {
 pub async fn accept<R: Recorder>(listener: TcpListener, core: Rc<Core<R>>) -> ProxyError {
     // Each task holds one reference, and so does this loop.
     let open = Rc::new(());
-    let cap = cap(core.limits.connections);
+    let cap = core.limits.connections;
     let mut pause = Duration::from_millis(50);
     let mut taken = 0;
     loop {

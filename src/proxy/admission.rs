@@ -73,7 +73,7 @@ pub async fn reach<R: Recorder>(
 ) -> Result<Result<Wire, Unadmitted>, Unrecorded> {
     let reached = dial(permit, core.limits.connect).await;
     let (cause, status) = match reached {
-        Ok(stream) => match Wire::new(stream) {
+        Ok(stream) => match Wire::new(stream, &core.pipes) {
             Ok(wire) => return Ok(Ok(wire)),
             Err(e) => (e.to_string(), 502),
         },

@@ -1,4 +1,4 @@
-//! Message bodies, passed from one connection to the other as they come.
+//! Chunked message bodies, passed from one connection to the other as they come.
 
 use super::head;
 use super::inflow::Inflow;
@@ -37,45 +37,6 @@ pub enum Recode {
     Chunked,
     /// The data alone, for an HTTP/1.0 receiver: the connection's end delimits it.
     Plain,
-}
-
-/// Passes exactly `length` bytes.
-pub async fn pass_length<R, W>(from: &mut Inflow<R>, to: &mut W, length: u64, pulse: &Pulse) -> Result<(), BodyError>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    let mut left = length;
-    while left > 0 {
-        let bytes = from.some().await.map_err(BodyError::Read)?;
-        if bytes.is_empty() {
-            return Err(BodyError::Truncated);
-        }
-        let count = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
-        to.write_all(&bytes[..count]).await.map_err(BodyError::Write)?;
-        from.consume(count);
-        left -= count as u64;
-        pulse.beat();
-    }
-    Ok(())
-}
-
-/// Passes everything up to the connection's end.
-pub async fn pass_all<R, W>(from: &mut Inflow<R>, to: &mut W, pulse: &Pulse) -> Result<(), BodyError>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
-    loop {
-        let bytes = from.some().await.map_err(BodyError::Read)?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let count = bytes.len();
-        to.write_all(bytes).await.map_err(BodyError::Write)?;
-        from.consume(count);
-        pulse.beat();
-    }
 }
 
 /// Passes a chunked body up to the end of its trailer section (RFC 9112, 7.1).

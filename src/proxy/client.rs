@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 /// Serves a connection to its end. Errors: a refusal could not be recorded; the client is left without an answer.
 pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(), Unrecorded> {
-    let Ok(mut wire) = Wire::new(stream) else {
+    let Ok(mut wire) = Wire::new(stream, &core.pipes) else {
         return Ok(());
     };
     // Each stage in a box of its own, which goes with it: a tunnel may stay for hours, and its size is its own.

@@ -1,9 +1,11 @@
 //! What every connection of the proxy shares.
 
 use super::judge::Judge;
+use super::pump::Pipes;
 use super::record::{self, Recorder, Unrecorded};
 use super::{Limits, ProxyError};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -18,6 +20,8 @@ pub struct Core<R> {
     pub recorder: R,
     /// The deadlines and caps.
     pub limits: Limits,
+    /// Where bulk passes through.
+    pub pipes: Rc<Pipes>,
     /// Refusals that are folded.
     pub late: Folds,
     /// The first failure to record anything, and who waits for it.
@@ -57,7 +61,15 @@ impl Folds {
 impl<R: Recorder> Core<R> {
     /// Takes the parts together.
     pub fn new(judge: Judge, recorder: R, limits: Limits) -> Core<R> {
-        Core { judge, recorder, limits, late: Folds::default(), failure: RefCell::new(None), failed: Notify::new() }
+        Core {
+            judge,
+            recorder,
+            pipes: Pipes::new(limits.pipes),
+            limits,
+            late: Folds::default(),
+            failure: RefCell::new(None),
+            failed: Notify::new(),
+        }
     }
 
     /// Tells that something could not be recorded: the proxy ends.

@@ -1,19 +1,22 @@
 //! One plain HTTP exchange: a judged request sent on over a connection of its own, and the response passed back.
 
 use super::answer::After;
-use super::body::{BodyError, Recode, pass_all, pass_chunked, pass_length};
+use super::body::{BodyError, Recode, pass_chunked};
 use super::field::{any_lists, end_to_end};
 use super::head::{Framing, Head, Version};
 use super::inflow::Inflow;
 use super::malformed::Malformed;
 use super::pulse::Pulse;
+use super::pump::{Pipes, pass_all, pass_length};
 use super::response::{BadResponse, ResponseFraming, ResponseHead, put};
 use super::wire::Wire;
 use crate::policy::Authority;
 use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// Most interim (1xx) responses before the final one.
 const INTERIM_LIMIT: usize = 16;
@@ -124,11 +127,11 @@ pub async fn exchange(
         pulse.beat();
         match head.framing {
             Framing::None => Ok(()),
-            Framing::Length(length) => pass_length(&mut client.inflow, to, length, &pulse).await,
+            Framing::Length(length) => pass_length(&mut client.inflow, to, length, &pulse, &client.pipes).await,
             Framing::Chunked => pass_chunked(&mut client.inflow, to, Recode::Chunked, &pulse).await,
         }
     };
-    let download = respond(&mut server.inflow, &mut client.out, head, &answered, &pulse);
+    let download = respond(&mut server.inflow, &mut client.out, head, &answered, &pulse, &server.pipes);
     tokio::pin!(upload, download);
     let mut uploaded = None;
     loop {
@@ -179,17 +182,14 @@ impl From<BadResponse> for RespondError {
 }
 
 /// Passes interim responses and the final one.
-async fn respond<R, W>(
-    from: &mut Inflow<R>,
-    to: &mut W,
+async fn respond(
+    from: &mut Inflow<OwnedReadHalf>,
+    to: &mut OwnedWriteHalf,
     request: &Head,
     answered: &Cell<bool>,
     pulse: &Pulse,
-) -> Result<Responded, RespondError>
-where
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
-{
+    pipes: &Rc<Pipes>,
+) -> Result<Responded, RespondError> {
     for _ in 0..=INTERIM_LIMIT {
         let head = response_head(from, pulse).await?;
         if head.is_interim() {
@@ -230,24 +230,21 @@ where
         send(to, &head.for_client(&lines), answered).await?;
         let passed = match framing {
             ResponseFraming::None => Ok(()),
-            ResponseFraming::Length(length) => pass_length(from, to, length, pulse).await,
+            ResponseFraming::Length(length) => pass_length(from, to, length, pulse, pipes).await,
             ResponseFraming::Chunked => pass_chunked(from, to, recode, pulse).await,
-            ResponseFraming::UntilEnd => pass_all(from, to, pulse).await,
+            ResponseFraming::UntilEnd => pass_all(from, to, pulse, pipes).await,
         };
         return passed.map(|()| Responded::Whole(after)).map_err(|_| RespondError::Client);
     }
     Err(BadResponse::Interim.into())
 }
 
-async fn send<W: AsyncWrite + Unpin>(to: &mut W, head: &[u8], answered: &Cell<bool>) -> Result<(), RespondError> {
+async fn send(to: &mut OwnedWriteHalf, head: &[u8], answered: &Cell<bool>) -> Result<(), RespondError> {
     answered.set(true);
     to.write_all(head).await.map_err(|_| RespondError::Client)
 }
 
-async fn response_head<R: AsyncRead + Unpin>(
-    from: &mut Inflow<R>,
-    pulse: &Pulse,
-) -> Result<ResponseHead, RespondError> {
+async fn response_head(from: &mut Inflow<OwnedReadHalf>, pulse: &Pulse) -> Result<ResponseHead, RespondError> {
     loop {
         if let Some((head, length)) = ResponseHead::parse(from.unused())? {
             from.consume(length);

@@ -9,7 +9,7 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// Most bytes taken from a socket at once.
-const PIECE: usize = 32 * 1024;
+pub const PIECE: usize = 32 * 1024;
 
 /// A reader and what was read from it but not used.
 #[derive(Debug)]
@@ -37,6 +37,16 @@ impl<R: AsyncRead + Unpin> Inflow<R> {
             self.buffer.clear();
             self.used = 0;
         }
+    }
+
+    /// The reader, for whoever takes bytes past this inflow: only where nothing is there that comes before them. Holds no
+    /// buffer after it.
+    pub fn bare(&mut self) -> Option<&R> {
+        if !self.unused().is_empty() {
+            return None;
+        }
+        self.buffer = Vec::new();
+        Some(&self.reader)
     }
 
     /// Reads once, at most 32 KiB, behind what is there already. Gives the number of bytes, 0 at the end.

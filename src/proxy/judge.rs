@@ -5,7 +5,6 @@ use crate::mutation;
 use crate::policy::ranges::{self, AddressRules, AddressVerdict};
 use crate::policy::{Allowlist, Authority, Host, Verdict};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 /// The rule of a denial whose name gives more addresses than are judged.
 pub const RULE_ADDRESS_COUNT: &str = "address-count";
@@ -73,8 +72,6 @@ pub struct Judge {
     listener: Option<SocketAddr>,
     /// Most addresses that a name may give.
     address_limit: usize,
-    /// How long a name may take to resolve.
-    resolve_limit: Duration,
 }
 
 impl Judge {
@@ -85,13 +82,12 @@ impl Judge {
         resolver: Resolver,
         listener: Option<SocketAddr>,
         address_limit: usize,
-        resolve_limit: Duration,
     ) -> Judge {
-        Judge { allowlist, rules, resolver, listener, address_limit, resolve_limit }
+        Judge { allowlist, rules, resolver, listener, address_limit }
     }
 
     /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
-    /// address that it gives. One denied address refuses them all.
+    /// address that it gives, kept from an earlier one or not. One denied address refuses them all.
     pub async fn judge(&self, authority: &Authority) -> Judgement {
         self.judge_by_steps(authority, &mut |_| {}).await
     }
@@ -107,7 +103,7 @@ impl Judge {
             Verdict::Refused { .. } | Verdict::Admitted { .. } => {}
         }
         let found = match &authority.host {
-            Host::Name(name) => self.resolver.resolve(name.as_str(), self.resolve_limit).await,
+            Host::Name(name) => self.resolver.resolve(name.as_str()).await,
             Host::V4(addr) => Ok(vec![IpAddr::V4(*addr)]),
             Host::V6(addr) => Ok(vec![IpAddr::V6(*addr)]),
         };

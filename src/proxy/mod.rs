@@ -1,8 +1,9 @@
 //! The egress proxy: a process of its own that reads what hostile clients send, judges each request, and connects
 //! only to what was judged.
 //!
-//! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`, called by `admission`)
-//! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
+//! The way of one request: [`accept`](self) → the protocol (`client`) → a strict head (`head`, `target`) or SOCKS message
+//! (`socks`) → the judgement (`judge`, `resolve`, called by `admission`) → a connection to a judged address (`dial`) → what a
+//! tunnel may carry (`carry`, `tls`, `tunnel`) or one exchange (`exchange`, `body`, `response`), whose bytes are pumped (`pump`).
 //! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
 //! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
 //! answered before it is recorded.
@@ -11,10 +12,12 @@ mod accept;
 mod admission;
 mod answer;
 mod body;
+mod cache;
 mod carry;
 pub mod channel;
 mod client;
 mod core;
+pub mod descriptors;
 mod dial;
 mod exchange;
 mod field;
@@ -24,6 +27,7 @@ mod inflow;
 mod judge;
 pub mod malformed;
 mod pulse;
+mod pump;
 pub mod record;
 pub mod records;
 mod requests;
@@ -40,7 +44,6 @@ pub use record::{Recorder, Unrecorded};
 pub use resolve::{Dns, Resolver, Unresolved};
 
 use crate::policy::{AddressRules, Allowlist};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Backlog, listen};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -76,14 +79,21 @@ pub struct Limits {
     pub connect: Duration,
     /// How long a tunnel or an exchange may pass no byte in either direction. 30 min: a model may think for long.
     pub idle: Duration,
-    /// Most client connections at once. Fewer where the process's descriptors allow fewer: two each, less 32.
-    /// 16384.
+    /// Most client connections at once, with two descriptors each. Fewer where the process's descriptors allow fewer (see
+    /// [`descriptors`]). 16384.
     pub connections: usize,
+    /// Most pipes at once for bulk, with two descriptors each; what is bulk beyond them is copied. Fewer where descriptors
+    /// are few. 64.
+    pub pipes: usize,
     /// Connections that the kernel queues before they are accepted (listen(2); the sysctl
     /// `net.core.somaxconn` bounds it). 4096.
     pub backlog: i32,
     /// Most addresses that one name may give. 64.
     pub addresses: usize,
+    /// Most names whose addresses are kept; the one that ends soonest makes room. 1024.
+    pub cached_names: usize,
+    /// How long addresses are kept at most, whatever the TTL of their records. 1 h.
+    pub cached_for: Duration,
 }
 
 impl Default for Limits {
@@ -96,8 +106,11 @@ impl Default for Limits {
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(30 * 60),
             connections: 16384,
+            pipes: 64,
             backlog: 4096,
             addresses: 64,
+            cached_names: 1024,
+            cached_for: Duration::from_secs(60 * 60),
         }
     }
 }
@@ -129,11 +142,8 @@ fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
 }
 
 /// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
-///
-/// Raises the soft limit on descriptors to the hard one first.
+/// How many descriptors it may open is settled by then (see [`descriptors::raise`]).
 pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|e| setup("getrlimit")(e.into()))?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|e| setup("setrlimit")(e.into()))?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -155,16 +165,11 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
     listener.set_nonblocking(true).map_err(setup("fcntl"))?;
     let listener = tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?;
 
-    let resolver = resolve::Resolver::new(spec.dns).map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
-    let judge = judge::Judge::new(
-        spec.allowlist,
-        spec.address_rules,
-        resolver,
-        Some(local),
-        spec.limits.addresses,
-        spec.limits.resolve,
-    );
-    let core = Rc::new(core::Core::new(judge, recorder, spec.limits));
+    let resolver = resolve::Resolver::new(spec.dns, &spec.limits)
+        .map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
+    let judge = judge::Judge::new(spec.allowlist, spec.address_rules, resolver, Some(local), spec.limits.addresses);
+    let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
+    let core = Rc::new(core::Core::new(judge, recorder, limits));
     let serving = async {
         tokio::select! {
             cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),

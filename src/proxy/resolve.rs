@@ -1,9 +1,12 @@
-//! One resolution of one admitted name: one A and one AAAA question, no search domains, no second look.
+//! One resolution of one admitted name: one A and one AAAA question, no search domains, no second look. What both gave is
+//! kept for the shortest TTL of the records it is made of; neither a failure nor what one family gave beside the other's is.
 //!
 //! hickory carries the questions (retransmission, TCP after truncation, spoofing checks); the answers are read here.
 //! A CNAME chain is followed inside the answer only. A name in the middle of it is never asked for, since nobody
 //! admitted that name.
 
+use super::Limits;
+use super::cache::Cache;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::xfer::{DnsHandle, FirstAnswer};
@@ -16,6 +19,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Most names in a CNAME chain, the one asked for included.
 const CHAIN_LIMIT: usize = 16;
@@ -98,9 +102,19 @@ impl Unresolved {
     }
 }
 
+/// Addresses, each once, and how long they may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Found {
+    addrs: Vec<IpAddr>,
+    ttl: Duration,
+}
+
 /// Resolves names by the host's own settings.
 pub struct Resolver {
     dns: Dns,
+    cache: Cache,
+    /// How long a resolution may take.
+    limit: Duration,
     pools: Vec<NameServerPool<TokioRuntimeProvider>>,
     /// The resolver that answered last: a dead one is waited for once, not for every name.
     first: Cell<usize>,
@@ -108,7 +122,7 @@ pub struct Resolver {
 
 impl Resolver {
     /// A resolver; nothing is sent yet.
-    pub fn new(dns: Dns) -> Result<Resolver, NetError> {
+    pub fn new(dns: Dns, limits: &Limits) -> Result<Resolver, NetError> {
         let mut pools = Vec::new();
         for server in &dns.nameservers {
             let mut options = ResolverOpts::default();
@@ -124,32 +138,40 @@ impl Resolver {
             let provider = TokioRuntimeProvider::default();
             pools.push(NameServerPool::from_config([config], context, provider));
         }
-        Ok(Resolver { dns, pools, first: Cell::new(0) })
+        Ok(Resolver { dns, cache: Cache::new(limits), limit: limits.resolve, pools, first: Cell::new(0) })
     }
 
     /// The addresses of `name` (lower case, no trailing dot): IPv6 first, each once, at least one.
     ///
-    /// A name of the hosts file is answered from there alone. `deadline` bounds everything.
-    pub async fn resolve(&self, name: &str, deadline: Duration) -> Result<Vec<IpAddr>, Unresolved> {
+    /// A name of the hosts file is answered from there alone, and one whose last answer has not expired from that.
+    pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, Unresolved> {
         if let Some(addrs) = self.dns.hosts.get(name) {
             return Ok(addrs.clone());
+        }
+        let asked = Instant::now();
+        if let Some(addrs) = self.cache.get(name, asked) {
+            return Ok(addrs);
         }
         let mut query = Name::from_ascii(name).map_err(|e| Unresolved::Failed(e.to_string()))?;
         query.set_fqdn(true);
         let both = async { tokio::join!(self.ask(&query, RecordType::AAAA), self.ask(&query, RecordType::A)) };
-        let (v6, v4) = tokio::time::timeout(deadline, both).await.map_err(|_| Unresolved::Timeout)?;
-        match (v6, v4) {
-            (Ok(mut addrs), Ok(v4)) => {
-                addrs.extend(v4.into_iter().filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>());
-                Ok(addrs)
+        let (v6, v4) = tokio::time::timeout(self.limit, both).await.map_err(|_| Unresolved::Timeout)?;
+        let found = match (v6, v4) {
+            (Ok(v6), Ok(v4)) => {
+                let mut addrs = v6.addrs;
+                addrs.extend(v4.addrs.into_iter().filter(|addr| !addrs.contains(addr)).collect::<Vec<_>>());
+                Found { addrs, ttl: v6.ttl.min(v4.ttl) }
             }
-            (Ok(addrs), Err(_)) | (Err(_), Ok(addrs)) => Ok(addrs),
+            (Ok(found), Err(Unresolved::NoAddress(_))) | (Err(Unresolved::NoAddress(_)), Ok(found)) => found,
+            (Ok(found), Err(_)) | (Err(_), Ok(found)) => return Ok(found.addrs),
             // What says more than "no such record" is the cause.
-            (Err(Unresolved::NoAddress(_)), Err(cause)) | (Err(cause), Err(_)) => Err(cause),
-        }
+            (Err(Unresolved::NoAddress(_)), Err(cause)) | (Err(cause), Err(_)) => return Err(cause),
+        };
+        self.cache.keep(name, &found.addrs, asked, found.ttl);
+        Ok(found.addrs)
     }
 
-    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Vec<IpAddr>, Unresolved> {
+    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Found, Unresolved> {
         let mut outcome = Err(Unresolved::NoResolver);
         let first = self.first.get();
         for step in 0..self.pools.len() {
@@ -180,30 +202,36 @@ fn short(error: &NetError) -> String {
     }
 }
 
-/// The addresses that an answer gives for `name`, through the CNAME chain inside it. Records of other names are
-/// passed over.
-fn addresses(name: &Name, kind: RecordType, answers: &[Record]) -> Result<Vec<IpAddr>, Unresolved> {
-    let mut name = name.clone();
+/// The addresses that an answer gives for `name`, through the CNAME chain inside it, with the shortest TTL on the way.
+/// Records of other names are passed over.
+fn addresses(name: &Name, kind: RecordType, answers: &[Record]) -> Result<Found, Unresolved> {
+    let (mut name, mut ttl) = (name.clone(), u32::MAX);
     for _ in 0..CHAIN_LIMIT {
         let own = || answers.iter().filter(|r| r.dns_class == DNSClass::IN && r.name == name);
         let mut addrs: Vec<IpAddr> = Vec::new();
         for record in own().filter(|r| r.record_type() == kind) {
             let addr = record.data.ip_addr();
+            ttl = ttl.min(seconds(record));
             addrs.extend(addr.filter(|addr| !addrs.contains(addr)));
         }
         if !addrs.is_empty() {
-            return Ok(addrs);
+            return Ok(Found { addrs, ttl: Duration::from_secs(ttl.into()) });
         }
         let next = own().find_map(|r| match &r.data {
-            RData::CNAME(target) => Some(target.0.clone()),
+            RData::CNAME(target) => Some((target.0.clone(), seconds(r))),
             _ => None,
         });
         match next {
-            Some(next) => name = next,
+            Some((next, alias)) => (name, ttl) = (next, ttl.min(alias)),
             None => return Err(Unresolved::NoAddress("no record of the name".to_owned())),
         }
     }
     Err(Unresolved::NoAddress("the CNAME chain has a loop or more than 16 names".to_owned()))
+}
+
+/// A record's TTL in seconds; one with its first bit set is none (RFC 2181, 8).
+fn seconds(record: &Record) -> u32 {
+    i32::try_from(record.ttl).map_or(0, i32::unsigned_abs)
 }
 
 #[cfg(test)]
@@ -224,7 +252,29 @@ mod tests {
     }
 
     fn read(answers: &[Record]) -> Result<Vec<IpAddr>, Unresolved> {
-        addresses(&name("allowed.test."), RecordType::A, answers)
+        addresses(&name("allowed.test."), RecordType::A, answers).map(|found| found.addrs)
+    }
+
+    #[test]
+    fn the_shortest_ttl_of_the_records_that_are_used_counts() {
+        let ttl = |seconds: [u32; 5]| {
+            let mut answers = [
+                a("end.test.", [11, 22, 33, 44]),
+                a("end.test.", [11, 22, 33, 45]),
+                cname("middle.test.", "end.test."),
+                cname("allowed.test.", "middle.test."),
+                a("other.test.", [11, 22, 33, 44]),
+            ];
+            answers.iter_mut().zip(seconds).for_each(|(record, seconds)| record.ttl = seconds);
+            addresses(&name("allowed.test."), RecordType::A, &answers).unwrap().ttl.as_secs()
+        };
+        assert_eq!(ttl([40, 50, 60, 70, 1]), 40);
+        assert_eq!(ttl([50, 40, 60, 70, 1]), 40);
+        assert_eq!(ttl([50, 60, 40, 70, 0]), 40);
+        assert_eq!(ttl([50, 60, 70, 40, 1]), 40);
+        assert_eq!(ttl([50, 60, 0, 70, 80]), 0);
+        assert_eq!(ttl([50, 60, 70, 1 << 31, 80]), 0);
+        assert_eq!(ttl([(1 << 31) - 1; 5]), (1 << 31) - 1);
     }
 
     #[test]

@@ -78,11 +78,11 @@ pub async fn tls_tunnel(
                 &pulse,
             )
             .await?;
-            pass_on(&mut client.inflow, &mut server.out, &pulse).await.map_err(Ended::from)
+            pass_on(&mut client.inflow, &mut server.out, &pulse, &client.pipes).await.map_err(Ended::from)
         };
         let down = async {
             listen(&mut server.inflow, &mut client.out, &heard, &pulse).await?;
-            pass_on(&mut server.inflow, &mut client.out, &pulse).await.map_err(Ended::from)
+            pass_on(&mut server.inflow, &mut client.out, &pulse, &server.pipes).await.map_err(Ended::from)
         };
         let both = async { tokio::try_join!(up, down) };
         tokio::select! {

@@ -1,9 +1,11 @@
 //! Bytes both ways between two connections, each direction closed on its own.
 
-use super::body::{BodyError, pass_all};
+use super::body::BodyError;
 use super::inflow::Inflow;
 use super::pulse::Pulse;
+use super::pump::{Pipes, pass_all};
 use super::wire::Wire;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -16,8 +18,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 pub async fn tunnel(mut client: Wire, mut upstream: Wire, idle: Duration) {
     let pulse = Pulse::new();
     let ended = {
-        let up = pass_on(&mut client.inflow, &mut upstream.out, &pulse);
-        let down = pass_on(&mut upstream.inflow, &mut client.out, &pulse);
+        let up = pass_on(&mut client.inflow, &mut upstream.out, &pulse, &client.pipes);
+        let down = pass_on(&mut upstream.inflow, &mut client.out, &pulse, &upstream.pipes);
         let both = async { tokio::try_join!(up, down) };
         tokio::select! {
             ended = both => ended.is_ok(),
@@ -35,7 +37,8 @@ pub async fn pass_on(
     from: &mut Inflow<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
     pulse: &Pulse,
+    pipes: &Rc<Pipes>,
 ) -> Result<(), BodyError> {
-    pass_all(from, to, pulse).await?;
+    pass_all(from, to, pulse, pipes).await?;
     to.shutdown().await.map_err(BodyError::Write)
 }

@@ -1,7 +1,9 @@
 //! One TCP connection, either side of the proxy.
 
 use super::inflow::Inflow;
+use super::pump::Pipes;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -22,14 +24,16 @@ pub struct Wire {
     pub inflow: Inflow<OwnedReadHalf>,
     /// What goes out.
     pub out: OwnedWriteHalf,
+    /// For what comes in, where it is bulk.
+    pub pipes: Rc<Pipes>,
 }
 
 impl Wire {
     /// Takes a connection, small segments sent at once.
-    pub fn new(stream: TcpStream) -> io::Result<Wire> {
+    pub fn new(stream: TcpStream, pipes: &Rc<Pipes>) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         let (reader, out) = stream.into_split();
-        Ok(Wire { inflow: Inflow::new(reader), out })
+        Ok(Wire { inflow: Inflow::new(reader), out, pipes: pipes.clone() })
     }
 
     /// Sends `bytes`, within `limit`.

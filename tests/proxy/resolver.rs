@@ -4,11 +4,16 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 
+/// Owner, type (`A`, `AAAA`, `CNAME`) and data in presentation form. Without an owner it is the name asked for.
+pub type Record = (&'static str, &'static str, String);
+
 /// What the resolver answers.
 #[derive(Clone)]
 pub enum Answer {
-    /// Records: owner, type and data in presentation form (`A`, `AAAA`, `CNAME`).
-    Records(Vec<(&'static str, &'static str, String)>),
+    /// Records that may not be kept.
+    Records(Vec<Record>),
+    /// Records, each with its TTL in seconds.
+    Lasting(Vec<(u32, Record)>),
     /// Only a response code.
     Code(u8),
     /// Nothing ever.
@@ -22,11 +27,17 @@ pub fn empty() -> Answer {
 
 /// Records of the name asked for, those of the question's type alone.
 pub fn addrs(addrs: &[&str]) -> Answer {
-    let record = |a: &&str| {
-        let kind = if a.contains(':') { "AAAA" } else { "A" };
-        ("", kind, (*a).to_owned())
-    };
-    Answer::Records(addrs.iter().map(record).collect())
+    Answer::Records(addrs.iter().map(address).collect())
+}
+
+/// The same, with one TTL.
+pub fn lasting(ttl: u32, addrs: &[&str]) -> Answer {
+    Answer::Lasting(addrs.iter().map(|addr| (ttl, address(addr))).collect())
+}
+
+fn address(addr: &&str) -> Record {
+    let kind = if addr.contains(':') { "AAAA" } else { "A" };
+    ("", kind, (*addr).to_owned())
 }
 
 /// A question as the resolver saw it.
@@ -149,13 +160,14 @@ fn respond(packet: &[u8], log: &Mutex<Vec<Question>>, script: &Script) -> Option
     let (code, records) = match script(&question.name, &question.kind, before) {
         Answer::Silence => return None,
         Answer::Code(code) => (code, Vec::new()),
-        Answer::Records(records) => (0, records),
+        Answer::Records(records) => (0, records.into_iter().map(|record| (0, record)).collect()),
+        Answer::Lasting(records) => (0, records),
     };
     let mut answer = packet[..2].to_vec();
     answer.extend_from_slice(&[0x81, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 0]);
     answer.extend_from_slice(&packet[12..at + 5]);
     let mut count: u16 = 0;
-    for (owner, kind, data) in records {
+    for (ttl, (owner, kind, data)) in records {
         // As a resolver does: the chain goes with either type, addresses with their own.
         if kind != "CNAME" && kind != question.kind {
             continue;
@@ -175,7 +187,8 @@ fn respond(packet: &[u8], log: &Mutex<Vec<Question>>, script: &Script) -> Option
             }
         };
         answer.extend_from_slice(&number.to_be_bytes());
-        answer.extend_from_slice(&[0, 1, 0, 0, 0, 0]);
+        answer.extend_from_slice(&[0, 1]);
+        answer.extend_from_slice(&ttl.to_be_bytes());
         answer.extend_from_slice(&u16::try_from(data.len()).unwrap().to_be_bytes());
         answer.extend_from_slice(&data);
     }

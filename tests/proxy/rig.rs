@@ -2,7 +2,7 @@
 //! that send bytes.
 
 pub use crate::origin::{Origin, read_head, read_request};
-pub use crate::resolver::{Answer, Resolver, addrs, empty};
+pub use crate::resolver::{Answer, Resolver, addrs, empty, lasting};
 
 use ringfence::ledger::record::{Denial, Infrastructure};
 use ringfence::policy::{AddressRules, Allowlist, Authority, Entry, Verdict};
@@ -168,7 +168,8 @@ pub fn world_with(
     let spec = spec(entries, &resolver, limits);
     let recorder = records.clone();
     let asked = Asked::new(&resolver, &spec.allowlist);
-    let ended = std::thread::spawn(move || run(listener, spec, recorder));
+    let serving = std::thread::Builder::new().name("proxy".to_owned());
+    let ended = serving.spawn(move || run(listener, spec, recorder)).unwrap();
     World { proxy, resolver, records, ended, _asked: asked }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const CONNECTED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-fn tunnel(world: &World, port: u16) -> TcpStream {
+pub fn tunnel(world: &World, port: u16) -> TcpStream {
     let mut stream = world.connect();
     write!(stream, "CONNECT allowed.test:{port} HTTP/1.1\r\nHost: allowed.test:{port}\r\n\r\n").unwrap();
     let mut answer = [0; CONNECTED.len()];
@@ -16,7 +16,7 @@ fn tunnel(world: &World, port: u16) -> TcpStream {
     stream
 }
 
-fn one(origin: &Origin, limits: ringfence::proxy::Limits) -> World {
+pub fn one(origin: &Origin, limits: ringfence::proxy::Limits) -> World {
     world_with(&[format!("allowed.test:{}", origin.port)], limits, |_, _, _| addrs(&["127.0.0.1"]))
 }
 

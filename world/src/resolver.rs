@@ -11,8 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The lifetime of records for which a script gives none, in seconds.
-const DEFAULT_TTL: u32 = 60;
+/// The lifetime of records for which a script gives none, in seconds: nobody may keep them, so that the next question is the
+/// script's next.
+const DEFAULT_TTL: u32 = 0;
 /// How many aliases are followed for one question.
 const MAX_ALIASES: usize = 16;
 
