@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringfence::policy::Authority;
 use ringfence::proxy::head::{HeadScan, parse};
 use ringfence::proxy::target::Target;
 
@@ -23,6 +24,17 @@ fuzz_target!(|input: (u8, &[u8])| {
             assert!(path == b"*" || path.first() == Some(&b'/'));
             assert!(path.iter().all(u8::is_ascii_graphic), "nothing in a target ends a line");
         }
+        Ok(Target::Elsewhere { .. }) => panic!("that is for requests within a tunnel"),
+        Err(malformed) => assert!(!malformed.reason().is_empty()),
+    }
+    let tunnel = Authority::parse_connect(b"allowed.test:80").expect("an authority");
+    match Target::within(&head, &tunnel) {
+        Ok(Target::Tunnel(_)) => panic!("a tunnel within a tunnel"),
+        Ok(Target::Exchange { authority, path }) => {
+            assert_eq!(authority, tunnel);
+            assert!(path == b"*" || path.first() == Some(&b'/'));
+        }
+        Ok(Target::Elsewhere { named, .. }) => assert_ne!(named, tunnel.to_string()),
         Err(malformed) => assert!(!malformed.reason().is_empty()),
     }
 });
