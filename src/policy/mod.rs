@@ -15,6 +15,7 @@ pub mod authority;
 pub mod entry;
 pub mod ranges;
 mod special;
+pub mod upstream;
 
 pub mod environment;
 pub mod harness;
@@ -32,4 +33,5 @@ pub use path::PolicyPath;
 pub use protect::ProtectedPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use trees::Trees;
+pub use upstream::{ParentProxy, Upstream};
 pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, User};
