@@ -16,6 +16,7 @@ pub mod entry;
 pub mod ranges;
 mod special;
 pub mod upstream;
+mod ways;
 
 pub mod environment;
 pub mod harness;
@@ -35,3 +36,4 @@ pub use ranges::{AddressRules, AddressVerdict};
 pub use trees::Trees;
 pub use upstream::{ParentProxy, Upstream};
 pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, User};
+pub use ways::ways_to_admit;

@@ -1,5 +1,6 @@
 //! What every connection of the proxy shares.
 
+use super::explain::RefusalNonce;
 use super::judge::Judge;
 use super::record::{self, Recorder, Unrecorded};
 use super::{Limits, ProxyError};
@@ -18,6 +19,8 @@ pub struct Core<R> {
     pub recorder: R,
     /// The deadlines and caps.
     pub limits: Limits,
+    /// What the proxy's own refusals are known by, where they are explained.
+    pub nonce: Option<RefusalNonce>,
     /// Refusals that are folded.
     pub late: Folds,
     /// The first failure to record anything, and who waits for it.
@@ -56,8 +59,16 @@ impl Folds {
 
 impl<R: Recorder> Core<R> {
     /// Takes the parts together.
-    pub fn new(judge: Judge, recorder: R, limits: Limits) -> Core<R> {
-        Core { judge, recorder, limits, late: Folds::default(), failure: RefCell::new(None), failed: Notify::new() }
+    pub fn new(judge: Judge, recorder: R, limits: Limits, nonce: Option<RefusalNonce>) -> Core<R> {
+        Core {
+            judge,
+            recorder,
+            limits,
+            nonce,
+            late: Folds::default(),
+            failure: RefCell::new(None),
+            failed: Notify::new(),
+        }
     }
 
     /// Tells that something could not be recorded: the proxy ends.

@@ -2,8 +2,8 @@
 //! only to what was judged.
 //!
 //! The way of one request: [`accept`](self) → a strict head (`head`, `target`) → the judgement (`judge`, `resolve`, called by `admission`)
-//! → a connection to a judged address (`dial`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
-//! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
+//! → a connection to a judged address, or to the parent proxy (`dial`, `upstream`) → a tunnel (`tunnel`) or one exchange (`exchange`, `body`, `response`).
+//! Whatever is refused is on record (`record`, [`channel`]) before it is answered (`answer`, `explain`). HTTP is read here by one strict
 //! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
 //! answered before it is recorded.
 
@@ -17,6 +17,7 @@ mod client;
 mod core;
 mod dial;
 mod exchange;
+mod explain;
 mod field;
 pub mod head;
 pub mod hello;
@@ -33,13 +34,15 @@ pub mod socks;
 pub mod target;
 mod tls;
 mod tunnel;
+mod upstream;
 mod wire;
 
+pub use explain::RefusalNonce;
 pub use judge::{Judge, Judgement, Permit, Refusal, Step};
 pub use record::{Recorder, Unrecorded};
 pub use resolve::{Dns, Resolver, Unresolved};
 
-use crate::policy::{AddressRules, Allowlist};
+use crate::policy::{AddressRules, Allowlist, ParentProxy};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Backlog, listen};
 use std::io;
@@ -56,6 +59,10 @@ pub struct ProxySpec {
     pub address_rules: AddressRules,
     /// The host's resolvers and hosts file.
     pub dns: Dns,
+    /// The parent proxy by which admitted egress leaves; `None` where it is connected to directly.
+    pub upstream: Option<ParentProxy>,
+    /// What refusals are known by where they are explained; `None` where they are bare.
+    pub nonce: Option<RefusalNonce>,
     /// Deadlines and caps.
     pub limits: Limits,
 }
@@ -164,7 +171,8 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
         spec.limits.addresses,
         spec.limits.resolve,
     );
-    let core = Rc::new(core::Core::new(judge, recorder, spec.limits));
+    let judge = judge.with_upstream(spec.upstream);
+    let core = Rc::new(core::Core::new(judge, recorder, spec.limits, spec.nonce));
     let serving = async {
         tokio::select! {
             cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),

@@ -86,6 +86,14 @@ pub enum Unresolved {
     /// The host has no resolver, and its hosts file lacks the name.
     #[error("resolv.conf names no resolver")]
     NoResolver,
+    /// It is not the name that was asked for, but the parent proxy's.
+    #[error("the upstream proxy {parent}: {cause}")]
+    Upstream {
+        /// Its URL, without credentials.
+        parent: String,
+        /// Why its own name gave nothing.
+        cause: Box<Unresolved>,
+    },
 }
 
 impl Unresolved {
@@ -93,6 +101,7 @@ impl Unresolved {
     pub fn status(&self) -> u16 {
         match self {
             Unresolved::Timeout => 504,
+            Unresolved::Upstream { cause, .. } => cause.status(),
             _ => 502,
         }
     }
