@@ -9,8 +9,9 @@ use common::{Ended, Fence};
 use parent::Parent;
 use ringfence::ledger::record::{Body, Infrastructure};
 use serde_json::json;
-use world::Said;
+use std::ffi::OsStr;
 use world::address::{PRIVATE4, PUBLIC4};
+use world::{Less, Said};
 
 const PORT: u16 = 3128;
 /// The password as a URL has it, and as it is.
@@ -167,9 +168,9 @@ fn credentials_are_the_proxys_alone() {
     let script = format!(
         "curl -s -o /dev/null -w 'tunnel=%{{http_code}}\\n' https://pypi.org/
          env
-         CANARY=tr%40ffic-canary sleep 5 &
+         CANARY=seen-by-the-search sleep 5 &
          sleep 0.5
-         echo canary=$(cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c tr%40ffic-canary)
+         echo canary=$(cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c seen-by-the-search)
          echo found=$(cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c '{}')
          cat {file} && echo read
          kill %1",
@@ -184,7 +185,7 @@ fn credentials_are_the_proxys_alone() {
         let ended = run_with(&fence, &environment, &flags, &script);
         assert_eq!(ended.value("tunnel"), "200", "{ended}");
         assert_eq!((ended.value("canary"), ended.value("found"), ended.value("KEPT")), ("1", "0", "kept"), "{ended}");
-        assert!(ended.value("HTTPS_PROXY").starts_with("http://127.0.0."), "{ended}");
+        assert!(ended.value("HTTPS_PROXY").starts_with("http://127."), "{ended}");
         assert!(!ended.said.out.contains("read\n"), "{ended}");
         without_credentials(&ended.said.out);
         without_credentials(&ended.said.err);
@@ -198,8 +199,35 @@ fn credentials_are_the_proxys_alone() {
             assert_eq!(said.out.contains(&shown), names_it, "{subcommand:?}: {said}");
         }
     }
-    // The caller's own environment has them all the while.
-    assert!(fence.as_root("env | grep -c MY_PARENT; true").out.starts_with('0'));
+    // The control: where they are not this run's, a variable that is passed by its name has them.
+    let passed = run_with(&fence, &environment, &["--policy", "nist-high", "--env-pass", "MY_PARENT"], "env");
+    assert!(passed.value("MY_PARENT").contains(WRITTEN), "{passed}");
+}
+
+#[test]
+fn a_file_with_credentials_is_refused_where_the_command_could_read_it() {
+    let fence = Fence::new();
+    let file = "/etc/upstream.toml";
+    let run = |mode: u32, text: &str, rung: &str| {
+        fence.world.write(file, text, mode);
+        fence.run(&["--policy", file, "--rung", rung], &format!("cat {file} && echo read"))
+    };
+    let with = format!("extends = \"nist-high\"\nupstream = \"{}\"\n", url());
+    let without = format!("extends = \"nist-high\"\nupstream = \"http://{PRIVATE4}:{PORT}\"\n");
+    // The control: what is refused below is what the command would read.
+    assert!(run(0o644, &without, "container").said.out.contains("read\n"));
+    for mode in [0o644, 0o640, 0o604] {
+        let refused = run(mode, &with, "container");
+        assert_eq!(refused.said.code, Some(125), "{refused}");
+        let told = format!("{file}: it holds an upstream's credentials, has mode {mode:04o}");
+        assert!(refused.said.err.contains(&told), "{refused}");
+        assert!(refused.records.is_empty(), "{refused}");
+    }
+    for (mode, rung) in [(0o600, "container"), (0o644, "full")] {
+        let kept = run(mode, &with, rung);
+        assert!(!kept.start().version.is_empty() && !kept.said.out.contains("read\n"), "{kept}");
+        without_credentials(&kept.said.out);
+    }
 }
 
 #[test]
@@ -375,4 +403,37 @@ fn why_tells_of_the_parent() {
     let stranger = steps("stranger.example.org");
     assert!(stranger.contains(&"to admit --allow-host stranger.example.org".to_owned()), "{stranger:?}");
     assert!(fence.internet.resolver.questions().is_empty());
+}
+
+/// Where the command is the caller, or could be taken for it, the caller's own shell has the variable all the while.
+#[test]
+fn on_the_other_rungs_no_process_tells_the_command_of_credentials() {
+    let user = common::own_user();
+    let rungs = [
+        ("container", Less::new().container()),
+        ("rootless", Less::new().uid(user, user)),
+        ("bare", Less::new().uid(user, user).no_userns()),
+    ];
+    let search = "curl -s -o /dev/null -w 'tunnel=%{http_code}\\n' https://pypi.org/
+        echo found=$(cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c 'tr%40ff[i]c-pw')";
+    for (rung, less) in rungs {
+        let fence = Fence::new().less(less);
+        let _parent = Parent::start(&fence.world, PRIVATE4.into(), PORT, PAIR, json!({"pypi.org": PUBLIC4}));
+        let home = fence.less_user().map_or("/root".to_owned(), |user| format!("/home/{user}"));
+        let from_a_shell = |program: &OsStr, arguments: Vec<&OsStr>| {
+            let mut shell = fence.world.command("bash");
+            shell.args(["-c", "\"$@\"; exit $?", "caller"]).arg(program).args(arguments);
+            shell.env("HTTPS_PROXY", url()).env("HOME", &home);
+            fence.output(shell)
+        };
+        let control = from_a_shell("bash".as_ref(), vec!["-c".as_ref(), search.as_ref()]);
+        assert_ne!(common::value(&control, "found"), "0", "{rung}: {control}");
+
+        let flags = ["--policy", "nist-high", "--rung", rung, "--upstream", "environment"];
+        let (command, ledger) = fence.command(&flags, &["bash", "-c", search]);
+        let ended = fence.ended(from_a_shell(command.get_program(), command.get_args().collect()), ledger);
+        assert_eq!((ended.value("tunnel"), ended.value("found")), ("200", "0"), "{rung}: {ended}");
+        assert_eq!(ended.start().rung, rung, "{ended}");
+        without_credentials(&String::from_utf8_lossy(&fence.world.read(&ended.ledger).expect("a ledger")));
+    }
 }
