@@ -300,6 +300,7 @@ fn the_parent_is_found_by_our_resolver_wherever_it_is() {
     let resolver = &fence.internet.resolver;
     resolver.host("proxy.corp.example.org", &[PRIVATE4.into()]);
     let parent = Parent::start(&fence.world, PRIVATE4.into(), PORT, "", json!({"pypi.org": PUBLIC4}));
+    resolver.host("looped.example.org", &[[127, 0, 0, 1].into()]);
     let script = "curl -s -o /dev/null -w 'tunnel=%{http_connect}\\n' https://pypi.org/
                   curl -s -o /dev/null -w 'itself=%{http_code}\\n' http://proxy.corp.example.org:3128/
                   curl -s -o /dev/null -w 'past=%{http_code}\\n' --noproxy '*' --max-time 5 -x '' http://10.0.0.5:3128/";
@@ -315,6 +316,11 @@ fn the_parent_is_found_by_our_resolver_wherever_it_is() {
             "http://nowhere.example.org:3128",
             "resolve",
             "the upstream proxy http://nowhere.example.org:3128: the name has no address",
+        ),
+        (
+            "http://looped.example.org:3128",
+            "resolve",
+            "the upstream proxy http://looped.example.org:3128: the name has no address: a resolver gives loopback for it",
         ),
         ("http://10.0.0.5:3129", "connect", "the upstream proxy http://10.0.0.5:3129: connect 10.0.0.5:3129"),
     ] {
@@ -429,7 +435,19 @@ fn on_the_other_rungs_no_process_tells_the_command_of_credentials() {
         let control = from_a_shell("bash".as_ref(), vec!["-c".as_ref(), search.as_ref()]);
         assert_ne!(common::value(&control, "found"), "0", "{rung}: {control}");
 
-        let flags = ["--policy", "nist-high", "--rung", rung, "--upstream", "environment"];
+        let project = format!("{home}/project");
+        let mut flags = vec!["--policy", "nist-high", "--rung", rung, "--upstream", "environment"];
+        if fence.less_user().is_some() {
+            common::as_root(&fence, &format!("install -d -o {user} -g {user} {project}"));
+            flags.extend(["--workspace", &project, "--protect"]);
+        }
+        if rung == "bare" {
+            let file = "/etc/upstream.toml";
+            fence.world.write(file, format!("extends = \"nist-high\"\nupstream = \"{}\"\n", url()), 0o644);
+            let refused = fence.run(&[&["--policy", file][..], &flags[2..4], &flags[6..]].concat(), "true");
+            let told = "has mode 0644, and rung bare has no mask for it; accepted: upstream = \"environment\"";
+            assert!(refused.said.code == Some(125) && refused.said.err.contains(told), "{refused}");
+        }
         let (command, ledger) = fence.command(&flags, &["bash", "-c", search]);
         let ended = fence.ended(from_a_shell(command.get_program(), command.get_args().collect()), ledger);
         assert_eq!((ended.value("tunnel"), ended.value("found")), ("200", "0"), "{rung}: {ended}");

@@ -213,12 +213,18 @@ impl Judge {
         Ok(addresses)
     }
 
-    /// The addresses of the parent proxy, whatever they are.
+    /// The addresses of the parent proxy, in whatever range. Loopback is where the command could ask it too: the plan has
+    /// seen to that for a literal and for the hosts file, and who answers for other names has no say in it.
     async fn find(&self, parent: &ParentProxy) -> Result<Vec<SocketAddr>, Unresolved> {
         let Authority { host, port } = parent.authority();
         let addrs = match host {
             Host::Name(name) => {
                 let found = self.resolver.resolve(name.as_str(), self.resolve_limit).await;
+                let looped = |addrs: &[IpAddr]| addrs.iter().any(|addr| addr.to_canonical().is_loopback());
+                let found = found.and_then(|addrs| match !self.resolver.is_listed(name.as_str()) && looped(&addrs) {
+                    true => Err(Unresolved::NoAddress("a resolver gives loopback for it".to_owned())),
+                    false => Ok(addrs),
+                });
                 found.map_err(|cause| Unresolved::Upstream { parent: parent.to_string(), cause: Box::new(cause) })?
             }
             literal => literal.ip().into_iter().collect(),

@@ -136,6 +136,11 @@ impl Resolver {
         Ok(Resolver { dns, pools, first: Cell::new(0) })
     }
 
+    /// Whether the hosts file has this name, so that nobody is asked for it.
+    pub fn is_listed(&self, name: &str) -> bool {
+        self.dns.hosts.contains_key(name)
+    }
+
     /// The addresses of `name` (lower case, no trailing dot): IPv6 first, each once, at least one.
     ///
     /// A name of the hosts file is answered from there alone. `deadline` bounds everything.
