@@ -1,10 +1,43 @@
-//! A parent proxy outside, see parent.py.
+//! A parent proxy outside, see parent.py, and runs by it.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
+use crate::common::{Ended, Fence};
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
-use world::World;
+use world::address::PRIVATE4;
+use world::{Said, World};
+
+pub const PORT: u16 = 3128;
+/// The password as a URL has it, and as it is.
+pub const WRITTEN: &str = "robot:tr%40ffic-pw";
+pub const PAIR: &str = "robot:tr@ffic-pw";
+/// The pair by the Basic scheme.
+pub const BASIC: &str = "cm9ib3Q6dHJAZmZpYy1wdw==";
+
+pub fn url() -> String {
+    format!("http://{WRITTEN}@{PRIVATE4}:{PORT}/")
+}
+
+pub fn run_with(fence: &Fence, environment: &[(&str, &str)], flags: &[&str], script: &str) -> Ended {
+    let (mut command, ledger) = fence.command(flags, &["bash", "-c", script]);
+    command.envs(environment.iter().copied());
+    fence.ended(fence.output(command), ledger)
+}
+
+pub fn said_with(fence: &Fence, environment: &[(&str, &str)], arguments: &[&str]) -> Said {
+    let mut command = fence.ringfence(arguments);
+    command.envs(environment.iter().copied());
+    fence.output(command)
+}
+
+#[track_caller]
+pub fn without_credentials(text: &str) {
+    for part in [WRITTEN, PAIR, BASIC, "tr%40ffic", "tr@ffic"] {
+        assert!(!text.contains(part), "{part} in {text}");
+    }
+}
 
 pub struct Parent {
     child: Child,
