@@ -123,6 +123,17 @@ fn a_refusal_is_bare_unless_the_policy_has_it_explained() {
     assert_ne!(again.start().refusal_nonce, Some(nonce), "each run has its own");
 }
 
+#[test]
+fn a_request_for_another_host_than_its_tunnels_is_told_so() {
+    let fence = fence();
+    let flags = [&FLAGS[..], &["--explain"]].concat();
+    let ended = fence.run(&flags, "curl -s -p --suppress-connect-headers -i -H 'Host: github.com' http://pypi.org/");
+    let text = "ringfence: GET pypi.org:80 is refused: rule tunnel-host, reason host_mismatch; to admit it: no flag";
+    assert!(ended.said.out.starts_with("HTTP/1.1 403 Forbidden") && ended.said.out.contains(text), "{ended}");
+    let mark = format!("Ringfence-Refusal: {}", ended.start().refusal_nonce.as_deref().expect("a nonce"));
+    assert!(ended.said.out.contains(&mark), "{ended}");
+}
+
 /// A failure of the world outside is no refusal, and the connection of an explained one serves on.
 #[test]
 fn only_refusals_are_marked() {

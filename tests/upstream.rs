@@ -27,6 +27,8 @@ get port http://ported.example.org:8080/
 get post http://pypi.org/echo -d body
 get options -X OPTIONS --request-target http://pypi.org http://pypi.org
 get literal http://11.22.33.44/
+get socks -x socks5h://${http_proxy#http://} https://pypi.org/
+get within -p http://pypi.org/bytes/1 -o /dev/null http://pypi.org/bytes/2 2>&1 | tail -1
 get refused https://evil.example.net/
 get refused-plain http://evil.example.net/
 get private https://10.0.0.5/
@@ -66,6 +68,8 @@ fn admitted_names_are_the_parents_to_resolve_and_refused_ones_never_reach_it() {
         ("port", "200 000"),
         ("post", "200 000"),
         ("literal", "200 000"),
+        ("socks", "200 000"),
+        ("within", "200 000"),
         ("refused", "000 403"),
         ("refused-plain", "403 000"),
         ("private", "000 403"),
@@ -76,6 +80,8 @@ fn admitted_names_are_the_parents_to_resolve_and_refused_ones_never_reach_it() {
     }
     assert_eq!(fence.internet.resolver.questions().len(), asked, "{:?}", fence.internet.resolver.questions());
     assert_eq!(ported.requests().len(), 1);
+    let targets: Vec<String> = fence.internet.http.requests().iter().map(|request| request.target.clone()).collect();
+    assert!(targets.ends_with(&["/bytes/1".to_owned(), "/bytes/2".to_owned()]), "{targets:?}");
 
     let heads = parent.heads();
     let firsts: Vec<&str> = heads.iter().map(|head| head.lines().next().unwrap_or_default()).collect();
@@ -88,6 +94,10 @@ fn admitted_names_are_the_parents_to_resolve_and_refused_ones_never_reach_it() {
             "POST http://pypi.org/echo HTTP/1.1",
             "OPTIONS http://pypi.org HTTP/1.1",
             "GET http://11.22.33.44/ HTTP/1.1",
+            "CONNECT pypi.org:443 HTTP/1.1",
+            // Two requests in one tunnel: each by a tunnel of its own, in origin form.
+            "CONNECT pypi.org:80 HTTP/1.1",
+            "CONNECT pypi.org:80 HTTP/1.1",
         ]
     );
     assert_eq!(
