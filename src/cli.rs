@@ -2,6 +2,7 @@
 //! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
 
 use crate::plan::rung::{self, Rung};
+use crate::policy::upstream;
 use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
 use crate::report::{By, Form, Request, Selection};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -373,7 +374,14 @@ fn subcommands(args: &[OsString]) -> String {
 
 /// The first paragraph of clap's message in one line, with the argument that it takes the unknown one for.
 fn one_line(fault: &clap::Error) -> String {
-    let text = fault.render().to_string();
+    let mut text = fault.render().to_string();
+    // clap repeats the value, and what was meant for `--upstream` may hold a password.
+    if let (Some(ContextValue::String(argument)), Some(ContextValue::String(value))) =
+        (fault.get(ContextKind::InvalidArg), fault.get(ContextKind::InvalidValue))
+        && argument.starts_with("--upstream")
+    {
+        text = text.replace(value.as_str(), &upstream::redacted(value));
+    }
     let paragraph = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = paragraph.split_whitespace().collect();
     let line = words.join(" ");

@@ -19,7 +19,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
     let Command::Run(args) = cli(
         "run --policy non-root --network restricted --filesystem locked --privilege locked --allow-host a.test \
          --allow-host *.b.test:8443 --trust-range 10.1.0.0/16 --loopback 3000,80 --writable /data/ --read-only /app/.git \
-         --publish 3000 --publish [::1]:80 --protect .git/hooks/ --protect ~/x --socket /run/user/7/agent \
+         --upstream http://proxy.test:3128 --explain --publish 3000 --publish [::1]:80 --protect .git/hooks/ --protect ~/x --socket /run/user/7/agent \
          --workspace /srv/w --workdir /srv/w/sub --user 1000:1001 --control-plane-port 8901 --abi i386 --harness codex \
          --env-pass LD_PRELOAD --env-drop SECRET --clear-env --ledger fd:7 --ledger degrade --label a=1 --label b=x=y \
          --json-status-fd 3 --leftovers keep -- sh -c --network",
@@ -32,6 +32,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
         "network = \"restricted\"\nfilesystem = \"locked\"\nprivilege = \"locked\"\n\
          allow-host = [\"a.test\", \"*.b.test:8443\"]\ntrust-range = [\"10.1.0.0/16\"]\nloopback = [80, 3000]\n\
          publish = [\"127.0.0.1:3000\", \"[::1]:80\"]\n\
+         upstream = \"http://proxy.test:3128\"\nexplain = true\n\
          writable = [\"/data\"]\nread-only = [\"/app/.git\"]\n\
          protect = [\".git/hooks/\", \"~/x\"]\nsocket = [\"/run/user/7/agent\"]\nworkspace = \"/srv/w\"\nworkdir = \"/srv/w/sub\"\n\
          user = \"1000:1001\"\ncontrol-plane-port = [8901]\nabi = [\"i386\"]\nharness = \"codex\"\nenv-pass = [\"LD_PRELOAD\"]\n\
@@ -42,6 +43,15 @@ fn every_flag_reaches_the_policy_or_the_run() {
     assert_eq!(args.run.json_status_fd, Some(3));
     assert_eq!(args.command, ["sh", "-c", "--network"]);
     assert_eq!(policy.leftovers, Some(Leftovers::Keep));
+}
+
+#[test]
+fn what_was_meant_for_an_upstream_is_not_repeated() {
+    let line = fault("run --upstream https://me:secret@proxy.test:3128 -- true");
+    assert!(line.contains("--upstream") && line.contains("accepted: none") && !line.contains("secret"), "{line}");
+    let Command::Run(args) = cli("run --upstream http://me:secret@proxy.test:3128 -- true") else { panic!("not run") };
+    let refused = args.policy.load().unwrap_err().to_string();
+    assert!(refused.contains("/proc/PID/cmdline") && !refused.contains("secret"), "{refused}");
 }
 
 #[test]
@@ -105,6 +115,11 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("run --label x -- true", "\"x\" is no label; accepted: KEY=VALUE"),
         ("run --json-status-fd -1 -- true", "-1"),
         ("run --loopback some -- true", "\"some\" is no loopback setting; accepted: all, proxy, or ports"),
+        (
+            "run --upstream socks5://me:x@p.test:1 -- true",
+            "\"socks5://\\u{2026}@p.test:1\" is no upstream (it is asked",
+        ),
+        ("run --explain=maybe -- true", "maybe"),
         ("run --leftovers burn -- true", "\"burn\" is no word for leftovers; accepted: kill, keep"),
         ("run --control-plane-port 0 -- true", "--control-plane-port"),
         ("run --clear-env=maybe -- true", "maybe"),

@@ -58,6 +58,18 @@ pub enum Error {
         /// Where it is.
         path: PathBuf,
     },
+    /// Credentials that the command could read.
+    #[error(
+        "{}: it holds an upstream's credentials, has mode {mode:04o}, and rung {rung} has no mask for it; accepted: upstream = \"environment\"{}", file.display(), if *rung == "container" { ", or a file of mode 0600" } else { "" }
+    )]
+    CredentialsReadable {
+        /// The policy file.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// The rung.
+        rung: &'static str,
+    },
     /// A descriptor that the command must not have.
     #[error(
         "inherited descriptor {fd} is {kind}; close or redirect it: the policy does not hold what was opened outside"

@@ -20,7 +20,8 @@ use crate::install::firewall;
 use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
 use crate::observe::landlock_audit::AuditError;
-use crate::policy::{Policy, Posture, Trees};
+use crate::policy::upstream::{self, NoParent};
+use crate::policy::{ParentProxy, Policy, Posture, Trees, Upstream};
 use crate::procfs;
 use crate::proxy::Dns;
 use crate::sys;
@@ -99,6 +100,10 @@ pub struct Facts {
     pub proc: Finding,
     /// The resolvers and the hosts file.
     pub dns: Dns,
+    /// The parent proxy by which admitted egress is to leave, where the policy asks for one and restricts egress.
+    pub upstream: Option<ParentProxy>,
+    /// The variable of the caller's that names a proxy, if one does.
+    pub proxy_variable: Option<&'static str>,
     /// The addresses of this machine's interfaces.
     pub own_addresses: Vec<IpAddr>,
     /// What is at each path that the policy speaks of.
@@ -132,6 +137,9 @@ pub enum HostError {
     /// Audit's log, where looking for it left this process unfit to go on.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// The parent proxy that the policy leaves to the environment.
+    #[error(transparent)]
+    Upstream(#[from] NoParent),
     /// The id mapping.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -166,6 +174,7 @@ impl Facts {
             || (identity.is_some() && !policy.privilege.control_plane_ports.is_empty());
         let asked = identity.is_some() || depth > Depth::Strongest;
         let audited = identity.is_some() && postures.privilege == Posture::Locked;
+        let upstream = parent_proxy(policy)?;
         let tried = asked.then(|| try_mounts_and_scopes(audited)).transpose()?;
         // A dedicated uid was chosen among those without a process.
         let named = identity.as_ref().filter(|i| !i.dedicated);
@@ -202,6 +211,8 @@ impl Facts {
             yama: kernel::yama(),
             proc: finding::proc(),
             dns: Dns::from_files(&file("/etc/resolv.conf"), &file("/etc/hosts")),
+            upstream,
+            proxy_variable: upstream::set_in(|name| std::env::var_os(name)).map(|(name, _)| name),
             own_addresses: own_addresses()?,
             paths: BTreeMap::new(),
             id_mapping: None,
@@ -283,6 +294,16 @@ pub fn workspaces(policy: &Policy, home: &Path) -> Vec<PathBuf> {
     let read_only: Vec<PathBuf> = policy.filesystem.read_only.iter().map(|p| p.resolve(home)).collect();
     let all = ["/app", "/workspace"].into_iter().map(PathBuf::from).chain(named);
     all.filter(|path| !read_only.contains(path)).collect()
+}
+
+/// The parent proxy of a policy that restricts egress, which the caller's environment may name.
+fn parent_proxy(policy: &Policy) -> Result<Option<ParentProxy>, NoParent> {
+    match &policy.network.upstream {
+        _ if policy.network.posture == Posture::Open => Ok(None),
+        Upstream::None => Ok(None),
+        Upstream::Environment => upstream::in_environment(|name| std::env::var_os(name)).map(Some),
+        Upstream::Proxy(parent) => Ok(Some(parent.clone())),
+    }
 }
 
 /// The homes of others and the sockets of daemons that act for their clients.

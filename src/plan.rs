@@ -8,6 +8,7 @@ pub mod keep_out;
 pub mod means;
 pub mod rung;
 mod ssh;
+pub mod upstream;
 mod view;
 
 use crate::confine::abi;
@@ -16,12 +17,12 @@ use crate::install::account::Identity;
 use crate::install::firewall;
 use crate::install::mounts::MountPlan;
 use crate::install::workspace::Ownership;
-use crate::policy::{AddressRules, Allowlist, Loopback, Policy, Posture, Unholdable};
-use crate::proxy::Dns;
+use crate::policy::{AddressRules, Allowlist, Loopback, ParentProxy, Policy, Posture, Unholdable};
+use crate::proxy::{Dns, RefusalNonce};
 use means::{EgressBarrier, FileBarrier, Means};
 use rung::{Carried, Rung};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use view::{escalation_directories, mount_plan, named_writable, unusable};
 
@@ -104,6 +105,10 @@ pub struct ProxyPlan {
     pub address_rules: AddressRules,
     /// The resolvers and the hosts file.
     pub dns: Dns,
+    /// The parent proxy by which admitted egress leaves; `None` where it is connected to directly.
+    pub upstream: Option<ParentProxy>,
+    /// What refusals are known by, where the policy has them explained; the run gives it.
+    pub nonce: Option<RefusalNonce>,
 }
 
 impl ProxyPlan {
@@ -116,6 +121,8 @@ impl ProxyPlan {
                 own_addresses: facts.own_addresses.clone(),
             },
             dns: facts.dns.clone(),
+            upstream: facts.upstream.clone(),
+            nonce: None,
         })
     }
 }
@@ -129,6 +136,16 @@ pub enum Refusal {
     /// No rung carries it.
     #[error("no rung carries this policy here: {0}")]
     NoRung(String),
+    /// The parent proxy is where the command may connect to.
+    #[error(
+        "upstream {parent}: the command could ask it for anything, since loopback leaves it {address}; accepted: loopback = \"proxy\", or ports without that one"
+    )]
+    UpstreamInReach {
+        /// Its URL, without credentials.
+        parent: String,
+        /// Where the command would reach it.
+        address: SocketAddr,
+    },
     /// A path of the policy is not usable.
     #[error("{path}: {fault}", path = path.display())]
     Path {
@@ -158,7 +175,8 @@ pub fn plan(
 ) -> Result<Plan, Refusal> {
     policy.check_holdable()?;
     let wanted = rung::wanted(&policy);
-    let (rung, restrictions) = rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
+    let (rung, mut restrictions) =
+        rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
     let means = rung.means();
     if let (Some(identity), Some(pid), false) = (&facts.identity, facts.identity_process, means.one_uid) {
         return Err(Refusal::UserIsBusy { uid: identity.uid.as_raw(), pid });
@@ -221,8 +239,17 @@ pub fn plan(
     }
     let wall = WallPlan::of(&policy, facts);
     let proxy = ProxyPlan::of(&policy, facts);
+    let mut unobserved = unobserved(&policy, facts);
+    if let (Some(proxy), Some(wall)) = (&proxy, &wall)
+        && let Some(parent) = &proxy.upstream
+    {
+        upstream::check(proxy, wall, &means)?;
+        upstream::by_names_alone(&mut restrictions);
+        unobserved.push(upstream::unobserved(parent));
+    }
+    notes.extend(upstream::note(&policy, facts, proxy.as_ref()));
     Ok(Plan {
-        unobserved: unobserved(&policy, facts),
+        unobserved,
         scopes: scoped(&policy, &means) && facts.scopes,
         audited: scoped(&policy, &means) && facts.scopes && facts.audit == Some(Ok(())),
         policy,

@@ -22,6 +22,7 @@ use crate::plan::rung::RUNGS;
 use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
+use crate::proxy::RefusalNonce;
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
 use nix::unistd::{Pid, geteuid};
@@ -29,6 +30,7 @@ use session::Session;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 pub use session::complain;
@@ -168,16 +170,22 @@ impl<'a> Loaded<'a> {
     }
 
     fn plan(self) -> Result<Planned<'a>, Error> {
-        let Loaded { args, policy, invocation, run, databases, identity, own_uid, held, .. } = self;
+        let Loaded { args, policy, mut invocation, run, databases, identity, own_uid, held, .. } = self;
         let mut policy = policy;
         dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
         let weaker = args.run.demanded().is_some_and(|demanded| demanded.name() != RUNGS[0].name());
         let depth = if weaker { Depth::EveryRung } else { Depth::Strongest };
         let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
-        let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
+        let mut plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
         by_mode::check(&plan, &facts)?;
         control_files::check(&plan, &facts, args)?;
+        if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
+            proxy.nonce = Some(RefusalNonce::random()?);
+        }
+        if let Some(credentials) = facts.upstream.as_ref().and_then(|parent| parent.credentials()) {
+            invocation.environment.retain(|(_, value)| !credentials.stand_in(value.as_bytes()));
+        }
         Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
     }
 }

@@ -6,10 +6,9 @@ use crate::install::specs::wall_spec;
 use crate::ledger::escape::{TEXT_LIMIT, escape};
 use crate::observe::sockets::rules::{SocketRules, Transport};
 use crate::plan::{ProxyPlan, WallPlan};
-use crate::policy::ranges::{self, AddressRules, AddressVerdict};
-use crate::policy::{Authority, Host, Policy, Posture, Verdict};
+use crate::policy::ranges::AddressVerdict;
+use crate::policy::{Authority, Host, Policy, Posture, Verdict, ways_to_admit};
 use crate::proxy::{Judge, Judgement, Limits, Resolver, Step};
-use ipnet::IpNet;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -127,12 +126,16 @@ fn by_proxy(proxy: &ProxyPlan, authority: &Authority, out: &mut impl Write) -> R
     }
     match judgement {
         Judgement::Permitted(permit) => {
-            line(out, "verdict", format!("admitted; tried in this order: {}", list(permit.addresses())))?;
+            let way = match permit.parent() {
+                None => format!("tried in this order: {}", list(permit.addresses())),
+                Some(parent) => format!("asked for at {parent}"),
+            };
+            line(out, "verdict", format!("admitted; {way}"))?;
             Ok(Outcome::Admitted)
         }
         Judgement::Refused(refusal) => {
             line(out, "verdict", format!("refused: rule={} reason={}", refusal.rule, refusal.reason))?;
-            for way in ways_to_admit(authority, &refusal.addrs, proxy) {
+            for way in ways_to_admit(authority, &refusal.addrs, &proxy.allowlist, &proxy.address_rules) {
                 line(out, "to admit", way)?;
             }
             Ok(Outcome::Refused)
@@ -152,6 +155,7 @@ fn judge(proxy: ProxyPlan, authority: &Authority, told: &mut dyn FnMut(Step<'_>)
         let resolver = Resolver::new(proxy.dns, &limits);
         let resolver = resolver.map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
         let judge = Judge::new(proxy.allowlist, proxy.address_rules, resolver, None, limits.addresses);
+        let judge = judge.with_upstream(proxy.upstream);
         Ok(judge.judge_by_steps(authority, told).await)
     })
 }
@@ -175,25 +179,12 @@ fn told(step: Step<'_>, authority: &Authority, proxy: &ProxyPlan) -> (&'static s
         Step::Address(addr, AddressVerdict::Denied { rule, range }) => {
             ("address", format!("{addr} is denied: rule={rule}, {range}"))
         }
-    }
-}
-
-/// What an operator would have to say for each thing that is refused, or that nothing helps.
-fn ways_to_admit(authority: &Authority, addrs: &[IpAddr], proxy: &ProxyPlan) -> Vec<String> {
-    if let Verdict::Refused { .. } = proxy.allowlist.judge(authority) {
-        let port = if matches!(authority.port, 80 | 443) { String::new() } else { format!(":{}", authority.port) };
-        return vec![format!("--allow-host {}{port}", authority.host)];
-    }
-    let denied =
-        |addr: IpAddr, rules: &AddressRules| matches!(ranges::judge(addr, rules), AddressVerdict::Denied { .. });
-    let ways = addrs.iter().filter(|addr| denied(**addr, &proxy.address_rules)).map(|addr| {
-        let range = IpNet::from(*addr);
-        let mut rules = proxy.address_rules.clone();
-        rules.trusted_ranges.push(range);
-        match denied(*addr, &rules) {
-            true => format!("{addr}: nothing opens it"),
-            false => format!("--trust-range {range}"),
+        Step::Upstream(parent, addresses) => {
+            let told = match authority.host.name() {
+                Some(_) => "; it resolves the name, and no address is judged",
+                None => "",
+            };
+            ("upstream", format!("{parent}, at {}{told}", list(addresses)))
         }
-    });
-    ways.collect()
+    }
 }

@@ -50,6 +50,7 @@ fn start() -> Body {
         restrictions: BTreeMap::new(),
         labels: BTreeMap::new(),
         unobserved: vec![],
+        refusal_nonce: None,
         workspaces: BTreeMap::new(),
     })
 }

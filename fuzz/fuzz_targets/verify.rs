@@ -28,6 +28,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         restrictions: Default::default(),
         labels: Default::default(),
         unobserved: Vec::new(),
+        refusal_nonce: None,
         workspaces: Default::default(),
     };
     ledger.append(Body::Start(start)).expect("append");

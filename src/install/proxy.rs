@@ -105,9 +105,9 @@ pub fn start(plan: &ProxyPlan, uid: Option<u32>, listener: Option<TcpListener>) 
 
 /// Serves until it is asked to end, or something ends it; its status tells which.
 fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) -> i32 {
-    let ProxyPlan { allowlist, address_rules, dns } = plan.clone();
-    let (allowlist, dns) = name::admit(&allowlist, dns);
-    let spec = ProxySpec { allowlist, address_rules, dns, limits: Limits::default() };
+    let ProxyPlan { allowlist, address_rules, dns, upstream, nonce } = plan.clone();
+    let (allowlist, dns) = name::admit(&allowlist, dns, upstream.is_some());
+    let spec = ProxySpec { allowlist, address_rules, dns, upstream, nonce, limits: Limits::default() };
     i32::from(proxy::run(listener, spec, recorder).is_err())
 }
 

@@ -111,6 +111,10 @@ pub struct Start {
     pub labels: BTreeMap<String, String>,
     /// What this host, on this rung, cannot observe: one sentence each.
     pub unobserved: Vec<String>,
+    /// What stands in the field `Ringfence-Refusal` of the proxy's refusals, 32 hexadecimal digits; none where they are
+    /// not explained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal_nonce: Option<String>,
     /// Workspaces whose ownership was changed for the run: path and how (`idmapped`, `chown`).
     pub workspaces: BTreeMap<String, String>,
 }

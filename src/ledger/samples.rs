@@ -19,6 +19,7 @@ pub fn start() -> Body {
         restrictions: BTreeMap::new(),
         labels: BTreeMap::from([("task".into(), "a-b".into())]),
         unobserved: vec!["reads".into()],
+        refusal_nonce: None,
         workspaces: BTreeMap::new(),
     })
 }

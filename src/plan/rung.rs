@@ -112,7 +112,7 @@ pub struct Carried {
     /// What is held.
     pub restriction: Restriction,
     /// By what.
-    pub mechanism: &'static str,
+    pub mechanism: String,
 }
 
 /// A way to carry policies.
@@ -185,7 +185,7 @@ pub fn first_that_carries(
             let each = wanted.iter().map(|&restriction| {
                 let carried = rung.carry(restriction, policy, facts);
                 let mechanism = carried.map_err(|cause| format!("{restriction}: {cause}"))?;
-                Ok(Carried { restriction, mechanism })
+                Ok(Carried { restriction, mechanism: mechanism.to_owned() })
             });
             each.collect()
         });

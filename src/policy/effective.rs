@@ -8,6 +8,7 @@ use super::layer::Layer;
 use super::level::{Level, Postures};
 use super::path::PolicyPath;
 use super::protect::ProtectedPath;
+use super::upstream::Upstream;
 use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, TrustRange, User};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -48,6 +49,10 @@ pub struct Network {
     pub loopback: Loopback,
     /// Ports of the host's loopback that lead to servers of the command's.
     pub publish: Vec<Publish>,
+    /// How admitted egress leaves.
+    pub upstream: Upstream,
+    /// Whether the proxy says why it refuses.
+    pub explain: bool,
 }
 
 /// The filesystem axis.
@@ -129,6 +134,11 @@ pub enum PolicyError {
     /// The whole of the file system as writable path.
     #[error("/ is named writable, which leaves nothing read-only; accepted: a path below it, or filesystem = \"open\"")]
     RootWritable,
+    /// A password among the flags.
+    #[error(
+        "--upstream {0}: credentials on the command line can be read by everyone in /proc/PID/cmdline; accepted: a policy file that holds them, or --upstream environment"
+    )]
+    CredentialsInArguments(Upstream),
 }
 
 /// Why a combination of postures can't be held.
@@ -165,6 +175,9 @@ pub enum Unholdable {
 impl Policy {
     /// The policy that `--policy` names with the flags' layer over it.
     pub fn load(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
+        if let Some(upstream) = flags.upstream.as_ref().filter(|upstream| upstream.has_credentials()) {
+            return Err(PolicyError::CredentialsInArguments(upstream.clone()));
+        }
         match base {
             PolicyArg::Level(level) => Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None),
             PolicyArg::File(file) => {
@@ -218,6 +231,8 @@ impl Policy {
                 trusted_ranges: all.trust_range,
                 loopback: all.loopback.unwrap_or(default_loopback(network)),
                 publish: all.publish,
+                upstream: all.upstream.unwrap_or_default(),
+                explain: all.explain.unwrap_or(false),
             },
             filesystem: Filesystem {
                 posture: filesystem,
@@ -300,7 +315,8 @@ impl Policy {
         }
     }
 
-    /// The policy as a complete TOML file, which loads back to the same policy; its canonical form.
+    /// The policy as a complete TOML file, which loads back to the same policy; its canonical form. Credentials are left
+    /// out of it, and with them it does not load back.
     pub fn to_toml(&self) -> String {
         let layer = Layer {
             extends: None,
@@ -311,6 +327,8 @@ impl Policy {
             trust_range: self.network.trusted_ranges.clone(),
             loopback: Some(self.network.loopback.clone()),
             publish: self.network.publish.clone(),
+            upstream: Some(self.network.upstream.clone()),
+            explain: Some(self.network.explain),
             writable: self.filesystem.writable.clone(),
             read_only: self.filesystem.read_only.clone(),
             protect: self.filesystem.protect.clone(),

@@ -81,6 +81,12 @@ fn each_fault_names_file_line_value_and_what_is_accepted() {
             "p.toml:2: ",
             vec!["\"../x\"", "out of the workspace", "accepted:"],
         ),
+        (
+            "extends = \"locked\"\nupstream = \"socks5://me:secret@proxy.test:1080\"",
+            "p.toml:2: ",
+            vec!["\"socks5://", "@proxy.test:1080\" is no upstream", "accepted: none, environment, http://"],
+        ),
+        ("extends = \"locked\"\nexplain = \"yes\"", "p.toml:2: ", vec!["\"yes\"", "a boolean"]),
         ("extends = \"locked\"\nabi = [\"x32\"]", "p.toml:2: ", vec!["\"x32\" is no entry to the kernel", "i386"]),
         ("extends = \"locked\"\ncontrol-plane-port = [65536]", "p.toml:2: ", vec!["`65536`", "nonzero u16"]),
         ("extends = \"locked\"\nharness = \"cursor\"", "p.toml:2: ", vec!["\"cursor\"", "accepted: none, claude-code"]),
@@ -206,6 +212,10 @@ fn a_level_has_one_digest_and_any_change_has_another() {
         "protect = [\".git/hooks/\"]",
         "socket = [\"~/s\"]",
         "publish = [\"3000\"]",
+        "upstream = \"environment\"",
+        "upstream = \"http://proxy.test:3128\"",
+        "upstream = \"http://me:secret@proxy.test:3128\"",
+        "explain = true",
         "workspace = \"/a\"",
         "workdir = \"/a\"",
         "user = \"1000\"",
@@ -222,6 +232,31 @@ fn a_level_has_one_digest_and_any_change_has_another() {
         assert!(!seen.contains(&digest), "{change}");
         seen.push(digest);
     }
+}
+
+#[test]
+fn credentials_of_an_upstream_come_from_a_file_and_are_shown_by_nothing() {
+    let with = |password: &str| {
+        load(&format!("extends = \"nist-high\"\nupstream = \"http://me:{password}@proxy.test:3128\"")).unwrap()
+    };
+    let policy = with("secret");
+    let Upstream::Proxy(parent) = &policy.network.upstream else { panic!("{policy:?}") };
+    assert_eq!(parent.credentials().unwrap().pair(), b"me:secret");
+    assert!(policy.to_toml().contains("upstream = \"http://…@proxy.test:3128\"\n"), "{}", policy.to_toml());
+    assert!(!format!("{policy:?}").contains("secret"));
+    assert_eq!(policy.digest(), with("other").digest());
+    let back = load(&policy.to_toml()).unwrap_err();
+    assert!(back.contains("were left out where it was printed"), "{back}");
+
+    let flags = |url: &str| Layer { upstream: Some(url.parse().unwrap()), ..Layer::default() };
+    let base = PolicyArg::Level(Level::NistHigh);
+    let refused = Policy::load(&base, &flags("http://me:secret@proxy.test:3128")).unwrap_err().to_string();
+    assert!(refused.contains("--upstream http://…@proxy.test:3128: credentials on the command line"), "{refused}");
+    assert!(!refused.contains("secret"));
+    Policy::load(&base, &flags("http://proxy.test:3128")).unwrap();
+    let over =
+        Policy::from_toml(Path::new("p.toml"), "extends = \"nist-high\"\nupstream = \"environment\"", &flags("none"));
+    assert_eq!(over.unwrap().network.upstream, Upstream::None);
 }
 
 fn posture() -> impl Strategy<Value = Option<Posture>> {
@@ -252,6 +287,7 @@ fn layer() -> impl Strategy<Value = Layer> {
         ),
         (list("(127\\.0\\.0\\.[1-9]:)?[1-9]{1,3}"), prop::option::of(list("(~/)?[a-c.]{1,2}x/?")), list("/s[a-c]")),
         (prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"), prop::option::of("all|proxy|[1-9],[1-9]{2}")),
+        (prop::option::of("none|environment|http://[a-c]{1,3}\\.test:[1-9]{1,4}/?"), prop::option::of(any::<bool>())),
     )
         .prop_map(
             |(
@@ -260,6 +296,7 @@ fn layer() -> impl Strategy<Value = Layer> {
                 (env_pass, env_drop, control_plane_port, clear_env, abi),
                 (publish, protect, socket),
                 (user, loopback),
+                (upstream, explain),
             )| Layer {
                 network: postures.0,
                 filesystem: postures.1,
@@ -278,6 +315,8 @@ fn layer() -> impl Strategy<Value = Layer> {
                 clear_env,
                 user: user.map(|text| text.parse().unwrap()),
                 loopback: loopback.map(|text| text.parse().unwrap()),
+                upstream: upstream.map(|text| text.parse().unwrap()),
+                explain,
                 ..Layer::default()
             },
         )

@@ -6,6 +6,7 @@ use super::harness::HarnessName;
 use super::level::Level;
 use super::path::PolicyPath;
 use super::protect::ProtectedPath;
+use super::upstream::Upstream;
 use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, Publish, TrustRange, User};
 use super::{Entry, PolicyError};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,14 @@ pub struct Layer {
     /// Forward a port of the host's loopback to a server of the command's, where that has a network of its own
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub publish: Vec<Publish>,
+    /// Send admitted egress by a parent proxy: none, environment (the one of the caller's), or its URL
+    #[arg(long, value_name = "none|environment|http://HOST:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
+    /// Say in the answer to a refused request why it is refused, and by what it would be admitted
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explain: Option<bool>,
     /// Make a path writable
     #[arg(long, value_name = "PATH")]
     pub writable: Vec<PolicyPath>,
@@ -113,6 +122,8 @@ impl Layer {
         self.trust_range.extend(over.trust_range);
         self.loopback = over.loopback.or(self.loopback);
         self.publish.extend(over.publish);
+        self.upstream = over.upstream.or(self.upstream);
+        self.explain = over.explain.or(self.explain);
         self.writable.extend(over.writable);
         self.read_only.extend(over.read_only);
         self.protect = match (self.protect, over.protect) {

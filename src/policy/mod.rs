@@ -15,6 +15,8 @@ pub mod authority;
 pub mod entry;
 pub mod ranges;
 mod special;
+pub mod upstream;
+mod ways;
 
 pub mod environment;
 pub mod harness;
@@ -32,4 +34,6 @@ pub use path::PolicyPath;
 pub use protect::ProtectedPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use trees::Trees;
+pub use upstream::{ParentProxy, Upstream};
 pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, User};
+pub use ways::ways_to_admit;

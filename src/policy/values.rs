@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::level::Level;
 use super::path::PolicyPath;
 use super::protect::ProtectedPath;
+use super::upstream::Upstream;
 use ipnet::IpNet;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -64,7 +65,20 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(Level, Entry, TrustRange, PolicyPath, ProtectedPath, Publish, User, EnvName, OnLedgerFailure, Leftovers, Abi);
+as_text!(
+    Level,
+    Entry,
+    TrustRange,
+    PolicyPath,
+    ProtectedPath,
+    Publish,
+    Upstream,
+    User,
+    EnvName,
+    OnLedgerFailure,
+    Leftovers,
+    Abi
+);
 
 impl FromStr for Entry {
     type Err = BadValue;

@@ -43,6 +43,8 @@ pub struct Surroundings {
     pub overlays: Vec<(PathBuf, Vec<u8>)>,
     /// The proxy's address, if it was started.
     pub proxy: Option<SocketAddrV4>,
+    /// Whether the proxy resolves the names that it admits; else a parent proxy does.
+    pub names_resolved: bool,
     /// The proxy's process id.
     pub proxy_process: Option<i32>,
     /// Whether all of loopback is open to the command.

@@ -38,6 +38,10 @@ impl fmt::Display for Class {
 pub enum Needs {
     /// Landlock's scopes.
     Scopes,
+    /// A proxy that resolves names.
+    ResolvedNames,
+    /// A proxy that leaves names to a parent proxy.
+    UnresolvedNames,
     /// All of loopback open to the command.
     OpenLoopback,
     /// Loopback not, or not all of it, open to the command.
@@ -166,6 +170,8 @@ impl Needs {
     fn is_met(self, run: &Surroundings) -> bool {
         match self {
             Needs::Scopes => run.scopes,
+            Needs::ResolvedNames => run.names_resolved,
+            Needs::UnresolvedNames => !run.names_resolved,
             Needs::OpenLoopback => run.loopback_open,
             Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),

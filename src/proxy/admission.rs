@@ -4,9 +4,9 @@ use super::core::Core;
 use super::dial::dial;
 use super::judge::{Judgement, Permit, Refusal};
 use super::record::{self, Connection, Recorder, Unrecorded};
+use super::upstream::open_tunnel;
 use super::wire::Wire;
 use crate::policy::Authority;
-use std::net::IpAddr;
 
 /// Who asks, and how: what a record says of it.
 #[derive(Debug, Clone, Copy)]
@@ -65,28 +65,60 @@ pub async fn admit<R: Recorder>(
     }
 }
 
-/// Connects to what is permitted. A failure is on record when this returns.
+/// Connects to what is permitted, for a tunnel: over a parent proxy, it is open. A failure is on record when this returns.
 pub async fn reach<R: Recorder>(
     core: &Core<R>,
     asked: Asked<'_>,
     permit: &Permit,
 ) -> Result<Result<Wire, Unadmitted>, Unrecorded> {
-    let reached = dial(permit, core.limits.connect).await;
+    let mut reached = connect(core, permit).await;
+    if let (Ok(wire), Some(parent)) = (&mut reached, permit.parent()) {
+        let opened = open_tunnel(wire, permit.authority(), parent, core.limits.connect).await;
+        if let Err(cause) = opened {
+            reached = Err((cause.to_string(), cause.status()));
+        }
+    }
+    recorded(core, asked, permit, reached).await
+}
+
+/// Connects to the next hop of what is permitted: the server, or the parent proxy, which is to be asked for it yet. A failure
+/// is on record when this returns.
+pub async fn reach_next_hop<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    permit: &Permit,
+) -> Result<Result<Wire, Unadmitted>, Unrecorded> {
+    let reached = connect(core, permit).await;
+    recorded(core, asked, permit, reached).await
+}
+
+/// A connection, or why there is none and the status that says so.
+async fn connect<R: Recorder>(core: &Core<R>, permit: &Permit) -> Result<Wire, (String, u16)> {
+    let stream = dial(permit, core.limits.connect).await.map_err(|e| (e.to_string(), e.status()))?;
+    Wire::new(stream, &core.pipes).map_err(|e| (e.to_string(), 502))
+}
+
+async fn recorded<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    permit: &Permit,
+    reached: Result<Wire, (String, u16)>,
+) -> Result<Result<Wire, Unadmitted>, Unrecorded> {
     let (cause, status) = match reached {
-        Ok(stream) => match Wire::new(stream, &core.pipes) {
-            Ok(wire) => return Ok(Ok(wire)),
-            Err(e) => (e.to_string(), 502),
-        },
-        Err(e) => (e.to_string(), e.status()),
+        Ok(wire) => return Ok(Ok(wire)),
+        Err(failed) => failed,
     };
-    let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
+    let cause = match permit.parent() {
+        Some(parent) => format!("the upstream proxy {parent}: {cause}"),
+        None => cause,
+    };
     let told = asked.by_http.then_some(status);
-    let failure = record::failed("connect", permit.authority(), &addrs, cause, told);
+    let failure = record::failed("connect", permit.authority(), &permit.known_addresses(), cause, told);
     core.recorder.infrastructure(failure).await?;
     Ok(Err(Unadmitted::Failed(status)))
 }
 
-/// Both: a connection with what is permitted.
+/// Both, for a tunnel: a connection with what is permitted.
 pub async fn admit_and_reach<R: Recorder>(
     core: &Core<R>,
     asked: Asked<'_>,

@@ -1,5 +1,6 @@
 //! What every connection of the proxy shares.
 
+use super::explain::RefusalNonce;
 use super::judge::Judge;
 use super::pump::Pipes;
 use super::record::{self, Recorder, Unrecorded};
@@ -22,6 +23,8 @@ pub struct Core<R> {
     pub limits: Limits,
     /// Where bulk passes through.
     pub pipes: Rc<Pipes>,
+    /// What the proxy's own refusals are known by, where they are explained.
+    pub nonce: Option<RefusalNonce>,
     /// Refusals that are folded.
     pub late: Folds,
     /// The first failure to record anything, and who waits for it.
@@ -60,12 +63,13 @@ impl Folds {
 
 impl<R: Recorder> Core<R> {
     /// Takes the parts together.
-    pub fn new(judge: Judge, recorder: R, limits: Limits) -> Core<R> {
+    pub fn new(judge: Judge, recorder: R, limits: Limits, nonce: Option<RefusalNonce>) -> Core<R> {
         Core {
             judge,
             recorder,
             pipes: Pipes::new(limits.pipes),
             limits,
+            nonce,
             late: Folds::default(),
             failure: RefCell::new(None),
             failed: Notify::new(),

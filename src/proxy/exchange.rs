@@ -9,8 +9,9 @@ use super::malformed::Malformed;
 use super::pulse::Pulse;
 use super::pump::{Pipes, pass_all, pass_length};
 use super::response::{BadResponse, ResponseFraming, ResponseHead, put};
+use super::upstream;
 use super::wire::Wire;
-use crate::policy::Authority;
+use crate::policy::{Authority, ParentProxy};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -51,6 +52,9 @@ pub enum ExchangeError {
     /// The connection failed.
     #[error("read of the response: {0}")]
     Read(io::Error),
+    /// The parent proxy answered 407, which is no answer to the client.
+    #[error("it answered 407: {}", upstream::CREDENTIALS)]
+    Credentials,
     /// Nothing got through for too long.
     #[error("no byte got through within {0:?}")]
     Idle(Duration),
@@ -76,18 +80,19 @@ fn wants_websocket(head: &Head) -> bool {
         && any_lists(&head.fields, "upgrade", "websocket")
 }
 
-/// The head as the server gets it: Host from what was judged, the framing from what was read, nothing of one hop.
-fn head_for_server(head: &Head, authority: &Authority, path: &[u8]) -> Vec<u8> {
+/// The head as the next hop gets it: Host from what was judged, the framing from what was read, nothing of one hop but what
+/// a parent proxy is told.
+fn head_for_next_hop(head: &Head, authority: &Authority, path: &[u8], parent: Option<&ParentProxy>) -> Vec<u8> {
     let version = match head.version {
         Version::Http10 => "HTTP/1.0",
         Version::Http11 => "HTTP/1.1",
     };
-    let mut sent = [head.method.as_bytes(), b" ", path, b" ", version.as_bytes(), b"\r\n"].concat();
-    let host = match authority.port {
-        80 => authority.host.to_string(),
-        port => format!("{}:{port}", authority.host),
-    };
-    put(&mut sent, "Host", host.as_bytes());
+    let target = upstream::target(parent, authority, path);
+    let mut sent = [head.method.as_bytes(), b" ", &target, b" ", version.as_bytes(), b"\r\n"].concat();
+    put(&mut sent, "Host", upstream::host_field(authority).as_bytes());
+    if let Some(parent) = parent {
+        upstream::put_credentials(&mut sent, parent);
+    }
     for field in end_to_end(&head.fields) {
         let interim = field.is("expect") && head.version == Version::Http10;
         if !(field.is("host") || field.is("content-length") || interim) {
@@ -109,18 +114,20 @@ fn head_for_server(head: &Head, authority: &Authority, path: &[u8]) -> Vec<u8> {
     sent
 }
 
-/// Sends the request on and passes the response back, bodies streamed both ways at once.
+/// Sends the request on and passes the response back, bodies streamed both ways at once. With `parent` the connection is
+/// with that one, and no tunnel.
 pub async fn exchange(
     client: &mut Wire,
     server: &mut Wire,
     head: &Head,
     authority: &Authority,
     path: &[u8],
+    parent: Option<&ParentProxy>,
     idle: Duration,
 ) -> Exchanged {
     let pulse = Pulse::new();
     let answered = Cell::new(false);
-    let request = head_for_server(head, authority, path);
+    let request = head_for_next_hop(head, authority, path, parent);
     let upload = async {
         let to = &mut server.out;
         to.write_all(&request).await.map_err(BodyError::Write)?;
@@ -131,7 +138,9 @@ pub async fn exchange(
             Framing::Chunked => pass_chunked(&mut client.inflow, to, Recode::Chunked, &pulse).await,
         }
     };
-    let download = respond(&mut server.inflow, &mut client.out, head, &answered, &pulse, &server.pipes);
+    let by_parent = parent.is_some();
+    let (from, to) = (&mut server.inflow, &mut client.out);
+    let download = respond(from, to, head, by_parent, &answered, &pulse, &server.pipes);
     tokio::pin!(upload, download);
     let mut uploaded = None;
     loop {
@@ -181,11 +190,12 @@ impl From<BadResponse> for RespondError {
     }
 }
 
-/// Passes interim responses and the final one.
+/// Passes interim responses and the final one. `by_parent`: they are a parent proxy's.
 async fn respond(
     from: &mut Inflow<OwnedReadHalf>,
     to: &mut OwnedWriteHalf,
     request: &Head,
+    by_parent: bool,
     answered: &Cell<bool>,
     pulse: &Pulse,
     pipes: &Rc<Pipes>,
@@ -208,6 +218,9 @@ async fn respond(
             let lines = ["Connection: Upgrade", "Upgrade: websocket"];
             send(to, &head.for_client(&lines), answered).await?;
             return Ok(Responded::Switched);
+        }
+        if head.status == 407 && by_parent {
+            return Err(RespondError::Server(ExchangeError::Credentials));
         }
         let framing = head.framing(&request.method)?;
         let recode = match request.version {

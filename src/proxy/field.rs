@@ -1,5 +1,7 @@
 //! Header fields, and which of them belong to one hop only (RFC 9110, 7.6.1).
 
+use super::explain;
+
 /// One field line, the name as it was sent and the value without the white space around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
@@ -39,7 +41,8 @@ pub fn is_token(byte: u8) -> bool {
 /// Fields that say something about one connection and are never passed on, whoever sent them.
 const ONE_HOP: [&str; 6] = ["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// The fields that are passed on: without those of one hop, those that `Connection` names, and all of `Proxy-`.
+/// The fields that are passed on: without those of one hop, those that `Connection` names, all of `Proxy-`, and the one by
+/// which the proxy's own refusals are known.
 ///
 /// `Content-Length` stays, since a response to HEAD carries it with no body; a request's is written anew by the
 /// caller, who leaves the old one out.
@@ -48,6 +51,7 @@ pub fn end_to_end(fields: &[Field]) -> impl Iterator<Item = &Field> {
         let lower = field.name.to_ascii_lowercase();
         !ONE_HOP.contains(&lower.as_str())
             && !lower.starts_with("proxy-")
+            && lower != explain::FIELD
             && (lower == "content-length" || !any_lists(fields, "connection", &lower))
     })
 }
@@ -70,6 +74,7 @@ mod tests {
             field("proxy-anything", "1"),
             field("Keep-Alive", "300"),
             field("TE", "trailers"),
+            field("RINGFENCE-Refusal", "1"),
             field("Trailer", "X"),
             field("Transfer-Encoding", "chunked"),
             field("UPGRADE", "h2c"),

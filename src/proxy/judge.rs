@@ -3,18 +3,27 @@
 use super::resolve::{Resolver, Unresolved};
 use crate::mutation;
 use crate::policy::ranges::{self, AddressRules, AddressVerdict};
-use crate::policy::{Allowlist, Authority, Host, Verdict};
+use crate::policy::{Allowlist, Authority, Host, ParentProxy, Verdict, ways_to_admit};
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 /// The rule of a denial whose name gives more addresses than are judged.
 pub const RULE_ADDRESS_COUNT: &str = "address-count";
 
-/// Leave to connect to the addresses of one authority, for one attempt.
+/// Leave to connect to one authority, for one attempt, by the route that was judged.
 #[derive(Debug)]
 pub struct Permit {
     authority: Authority,
-    /// Never empty, in the order in which they are tried.
-    addresses: Vec<SocketAddr>,
+    route: Route,
+}
+
+/// Where a permit leads. The addresses are never empty, in the order in which they are tried.
+#[derive(Debug)]
+enum Route {
+    /// To the authority's own addresses, each of which was judged.
+    Direct(Vec<SocketAddr>),
+    /// To the parent proxy that the policy names, which finds the authority.
+    Upstream { parent: Rc<ParentProxy>, addresses: Vec<SocketAddr> },
 }
 
 impl Permit {
@@ -23,9 +32,27 @@ impl Permit {
         &self.authority
     }
 
-    /// The addresses that were judged: no others may be dialled.
+    /// The addresses of the route: no others may be dialled.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        match &self.route {
+            Route::Direct(addresses) | Route::Upstream { addresses, .. } => addresses,
+        }
+    }
+
+    /// The parent proxy that is to be asked for the authority; `None` where the connection is with the authority itself.
+    pub fn parent(&self) -> Option<&ParentProxy> {
+        match &self.route {
+            Route::Direct(_) => None,
+            Route::Upstream { parent, .. } => Some(parent),
+        }
+    }
+
+    /// The authority's own addresses as far as they are known here, for a record.
+    pub fn known_addresses(&self) -> Vec<IpAddr> {
+        match &self.route {
+            Route::Direct(addresses) => addresses.iter().map(SocketAddr::ip).collect(),
+            Route::Upstream { .. } => self.authority.host.ip().into_iter().collect(),
+        }
     }
 }
 
@@ -61,6 +88,8 @@ pub enum Step<'a> {
     Resolved(&'a [IpAddr]),
     /// What the address rules say of one of its addresses. Each is judged, after a denied one too.
     Address(IpAddr, &'a AddressVerdict),
+    /// The parent proxy that is asked, and where it is.
+    Upstream(&'a ParentProxy, &'a [SocketAddr]),
 }
 
 /// Judges authorities.
@@ -72,6 +101,8 @@ pub struct Judge {
     listener: Option<SocketAddr>,
     /// Most addresses that a name may give.
     address_limit: usize,
+    /// The parent proxy, where egress leaves by one.
+    upstream: Option<Rc<ParentProxy>>,
 }
 
 impl Judge {
@@ -83,11 +114,19 @@ impl Judge {
         listener: Option<SocketAddr>,
         address_limit: usize,
     ) -> Judge {
-        Judge { allowlist, rules, resolver, listener, address_limit }
+        Judge { allowlist, rules, resolver, listener, address_limit, upstream: None }
+    }
+
+    /// The same judge, where egress leaves by a parent proxy.
+    pub fn with_upstream(self, upstream: Option<ParentProxy>) -> Judge {
+        Judge { upstream: upstream.map(Rc::new), ..self }
     }
 
     /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
     /// address that it gives, kept from an earlier one or not. One denied address refuses them all.
+    ///
+    /// Where egress leaves by a parent proxy a name is not resolved, for the parent does that; an address literal is judged
+    /// all the same. The parent's own addresses are not: the policy names it.
     pub async fn judge(&self, authority: &Authority) -> Judgement {
         self.judge_by_steps(authority, &mut |_| {}).await
     }
@@ -102,6 +141,33 @@ impl Judge {
             }
             Verdict::Refused { .. } | Verdict::Admitted { .. } => {}
         }
+        let by_name_alone = self.upstream.is_some() && authority.host.name().is_some();
+        let judged = match by_name_alone {
+            true => Vec::new(),
+            false => match self.judge_addresses(authority, told).await {
+                Ok(addresses) => addresses,
+                Err(judgement) => return judgement,
+            },
+        };
+        let route = match &self.upstream {
+            None => Route::Direct(judged),
+            Some(parent) => match self.find(parent).await {
+                Ok(addresses) => {
+                    told(Step::Upstream(parent, &addresses));
+                    Route::Upstream { parent: parent.clone(), addresses }
+                }
+                Err(cause) => return Judgement::Unresolved(cause),
+            },
+        };
+        Judgement::Permitted(Permit { authority: authority.clone(), route })
+    }
+
+    /// The addresses of an authority, in the order in which they are tried, if none of them is denied.
+    async fn judge_addresses(
+        &self,
+        authority: &Authority,
+        told: &mut dyn FnMut(Step<'_>),
+    ) -> Result<Vec<SocketAddr>, Judgement> {
         let found = match &authority.host {
             Host::Name(name) => self.resolver.resolve(name.as_str()).await,
             Host::V4(addr) => Ok(vec![IpAddr::V4(*addr)]),
@@ -109,14 +175,14 @@ impl Judge {
         };
         let addrs: Vec<IpAddr> = match found {
             Ok(addrs) => addrs.iter().map(IpAddr::to_canonical).collect(),
-            Err(cause) => return Judgement::Unresolved(cause),
+            Err(cause) => return Err(Judgement::Unresolved(cause)),
         };
         if authority.host.name().is_some() {
             told(Step::Resolved(&addrs));
         }
         if addrs.len() > self.address_limit {
             let shown = addrs.into_iter().take(self.address_limit).collect();
-            return refused(RULE_ADDRESS_COUNT, "too_many_addresses", shown);
+            return Err(refused(RULE_ADDRESS_COUNT, "too_many_addresses", shown));
         }
         let rules = self.rules_for(&authority.host);
         let mut denied = None;
@@ -132,15 +198,42 @@ impl Judge {
             }
         }
         if let Some(rule) = denied {
-            return refused(rule, "denied_address", addrs);
+            return Err(refused(rule, "denied_address", addrs));
         }
         let addresses: Vec<SocketAddr> =
             alternating(&addrs).map(|addr| SocketAddr::new(addr, authority.port)).collect();
         if addresses.is_empty() {
             let cause = Unresolved::NoAddress("an empty answer".to_owned());
-            return Judgement::Unresolved(cause);
+            return Err(Judgement::Unresolved(cause));
         }
-        Judgement::Permitted(Permit { authority: authority.clone(), addresses })
+        Ok(addresses)
+    }
+
+    /// The addresses of the parent proxy, in whatever range. Loopback is where the command could ask it too: the plan has
+    /// seen to that for a literal and for the hosts file, and who answers for other names has no say in it.
+    async fn find(&self, parent: &ParentProxy) -> Result<Vec<SocketAddr>, Unresolved> {
+        let Authority { host, port } = parent.authority();
+        let addrs = match host {
+            Host::Name(name) => {
+                let found = self.resolver.resolve(name.as_str()).await;
+                let looped = |addrs: &[IpAddr]| addrs.iter().any(|addr| addr.to_canonical().is_loopback());
+                let found = found.and_then(|addrs| match !self.resolver.is_listed(name.as_str()) && looped(&addrs) {
+                    true => Err(Unresolved::NoAddress("a resolver gives loopback for it".to_owned())),
+                    false => Ok(addrs),
+                });
+                found.map_err(|cause| Unresolved::Upstream { parent: parent.to_string(), cause: Box::new(cause) })?
+            }
+            literal => literal.ip().into_iter().collect(),
+        };
+        Ok(alternating(&addrs)
+            .take(self.address_limit)
+            .map(|addr| SocketAddr::new(addr.to_canonical(), *port))
+            .collect())
+    }
+
+    /// What would admit what is refused.
+    pub fn ways_to_admit(&self, authority: &Authority, refusal: &Refusal) -> Vec<String> {
+        ways_to_admit(authority, &refusal.addrs, &self.allowlist, &self.rules)
     }
 
     /// The address rules for a host: who lists an address by itself trusts exactly that address.

@@ -2,11 +2,11 @@
 //! only to what was judged.
 //!
 //! The way of one request: [`accept`](self) → the protocol (`client`) → a strict head (`head`, `target`) or SOCKS message
-//! (`socks`) → the judgement (`judge`, `resolve`, called by `admission`) → a connection to a judged address (`dial`) → what a
-//! tunnel may carry (`carry`, `tls`, `tunnel`) or one exchange (`exchange`, `body`, `response`), whose bytes are pumped (`pump`).
-//! Whatever is refused is on record (`record`, [`channel`]) before it is answered. HTTP is read here by one strict
-//! parser instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is
-//! answered before it is recorded.
+//! (`socks`) → the judgement (`judge`, `resolve`, called by `admission`) → a connection to a judged address, or to the
+//! parent proxy (`dial`, `upstream`) → what a tunnel may carry (`carry`, `tls`, `tunnel`) or one exchange (`exchange`,
+//! `body`, `response`), whose bytes are pumped (`pump`). Whatever is refused is on record (`record`, [`channel`]) before it
+//! is answered (`answer`, `explain`). HTTP is read here by one strict parser instead of a library's: the bytes that were
+//! judged are then the bytes that are sent, and nothing is answered before it is recorded.
 
 mod accept;
 mod admission;
@@ -20,6 +20,7 @@ mod core;
 pub mod descriptors;
 mod dial;
 mod exchange;
+mod explain;
 mod field;
 pub mod head;
 pub mod hello;
@@ -37,13 +38,15 @@ pub mod socks;
 pub mod target;
 mod tls;
 mod tunnel;
+mod upstream;
 mod wire;
 
+pub use explain::RefusalNonce;
 pub use judge::{Judge, Judgement, Permit, Refusal, Step};
 pub use record::{Recorder, Unrecorded};
 pub use resolve::{Dns, Resolver, Unresolved};
 
-use crate::policy::{AddressRules, Allowlist};
+use crate::policy::{AddressRules, Allowlist, ParentProxy};
 use nix::sys::socket::{Backlog, listen};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -59,6 +62,10 @@ pub struct ProxySpec {
     pub address_rules: AddressRules,
     /// The host's resolvers and hosts file.
     pub dns: Dns,
+    /// The parent proxy by which admitted egress leaves; `None` where it is connected to directly.
+    pub upstream: Option<ParentProxy>,
+    /// What refusals are known by where they are explained; `None` where they are bare.
+    pub nonce: Option<RefusalNonce>,
     /// Deadlines and caps.
     pub limits: Limits,
 }
@@ -168,8 +175,9 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
     let resolver = resolve::Resolver::new(spec.dns, &spec.limits)
         .map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
     let judge = judge::Judge::new(spec.allowlist, spec.address_rules, resolver, Some(local), spec.limits.addresses);
+    let judge = judge.with_upstream(spec.upstream);
     let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
-    let core = Rc::new(core::Core::new(judge, recorder, limits));
+    let core = Rc::new(core::Core::new(judge, recorder, limits, spec.nonce));
     let serving = async {
         tokio::select! {
             cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),

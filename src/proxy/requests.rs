@@ -1,19 +1,18 @@
 //! A client's HTTP requests in their order, each judged on its own.
 
-use super::admission::{Asked, admit_and_reach};
+use super::admission::{Asked, Unadmitted, admit, admit_and_reach, reach_next_hop};
 use super::answer::{self, After};
 use super::carry::Opened;
 use super::core::{Core, Late};
 use super::exchange::{Exchanged, exchange};
 use super::head::{self, Framing, Head, HeadScan};
-use super::judge::Permit;
+use super::judge::{Permit, Refusal};
 use super::malformed::Malformed;
 use super::record::{self, Connection, Recorder, Unrecorded};
 use super::target::Target;
 use super::tunnel::tunnel;
 use super::wire::Wire;
 use crate::policy::Authority;
-use std::net::IpAddr;
 use tokio::time::{Instant, timeout_at};
 
 /// What a client sent next.
@@ -41,6 +40,14 @@ impl Within {
     pub fn new(permit: Permit, server: Wire) -> Within {
         Within { authority: permit.authority().clone(), ready: Some((permit, server)) }
     }
+}
+
+/// How a request has come, and so how its server is asked.
+enum Way {
+    /// To the proxy.
+    Asked,
+    /// Within a tunnel, with the connection that is open, if it is still unused. The server is asked over a tunnel of its own.
+    Within(Option<(Permit, Wire)>),
 }
 
 /// Serves a client's requests to the connection's end, or to the tunnel that it is given: those for a proxy, or those within
@@ -76,18 +83,22 @@ pub async fn requests<R: Recorder>(
         wire = match target {
             Ok(Target::Tunnel(authority)) => return connect(wire, core, authority).await,
             Ok(Target::Exchange { authority, path }) => {
-                let ready = within.as_mut().and_then(|within| within.ready.take());
-                match forward(wire, core, &head, authority, &path, ready).await? {
+                let way = within.as_mut().map_or(Way::Asked, |within| Way::Within(within.ready.take()));
+                match forward(wire, core, &head, authority, &path, way).await? {
                     Some(wire) => wire,
                     None => return Ok(None),
                 }
             }
             Ok(Target::Elsewhere { authority, named }) => {
                 let text = format!("Host: {named}");
-                let mut denial = record::carried(&head.method, &authority, "tunnel-host", "host_mismatch", Some(&text));
+                let (rule, reason) = ("tunnel-host", "host_mismatch");
+                let mut denial = record::carried(&head.method, &authority, rule, reason, Some(&text));
                 denial.http_status = Some(403);
                 core.recorder.denial(denial, ends(&wire)).await?;
-                return answer_and_end(wire, core, 403).await.map(|()| None);
+                let why = Refusal { rule: rule.to_owned(), reason: reason.to_owned(), addrs: Vec::new() };
+                let why = Unadmitted::Refused(why);
+                let bytes = answer::unadmitted(core, &head.method, &authority, &why, After::Close);
+                return answer_and_end(wire, core, &bytes).await.map(|()| None);
             }
             Err(why) => {
                 let text = [head.method.as_bytes(), b" ", &head.target].concat();
@@ -141,7 +152,10 @@ async fn connect<R: Recorder>(
     let asked = Asked { operation: "CONNECT", on: ends(&wire), by_http: true };
     let (permit, server) = match admit_and_reach(core, asked, &authority).await? {
         Ok(reached) => reached,
-        Err(why) => return answer_and_end(wire, core, why.status()).await.map(|()| None),
+        Err(why) => {
+            let bytes = answer::unadmitted(core, "CONNECT", &authority, &why, After::Close);
+            return answer_and_end(wire, core, &bytes).await.map(|()| None);
+        }
     };
     let told = wire.send(answer::CONNECTED, core.limits.head).await;
     Ok(told.is_ok().then_some(Opened { client: wire, server, permit }))
@@ -154,25 +168,34 @@ async fn forward<R: Recorder>(
     head: &Head,
     authority: Authority,
     path: &[u8],
-    ready: Option<(Permit, Wire)>,
+    way: Way,
 ) -> Result<Option<Wire>, Unrecorded> {
     let asked = Asked { operation: &head.method, on: ends(&wire), by_http: true };
-    let reached = match ready {
-        Some(ready) => Ok(ready),
-        None => admit_and_reach(core, asked, &authority).await?,
+    let tunnelled = matches!(way, Way::Within(_));
+    let reached = match way {
+        Way::Within(Some(ready)) => Ok(ready),
+        Way::Within(None) => admit_and_reach(core, asked, &authority).await?,
+        Way::Asked => match admit(core, asked, &authority).await? {
+            Ok(permit) => reach_next_hop(core, asked, &permit).await?.map(|server| (permit, server)),
+            Err(why) => Err(why),
+        },
     };
     let (permit, mut server) = match reached {
         Ok(reached) => reached,
         Err(why) if head.framing == Framing::None && head.persists() => {
-            let bytes = answer::bare(why.status(), After::Keep);
+            let bytes = answer::unadmitted(core, &head.method, &authority, &why, After::Keep);
             let sent = wire.send(&bytes, core.limits.head).await;
             return Ok(sent.is_ok().then_some(wire));
         }
         // The body that follows is not read, so what comes after it can't be found.
-        Err(why) => return answer_and_end(wire, core, why.status()).await.map(|()| None),
+        Err(why) => {
+            let bytes = answer::unadmitted(core, &head.method, &authority, &why, After::Close);
+            return answer_and_end(wire, core, &bytes).await.map(|()| None);
+        }
     };
     let idle = core.limits.idle;
-    let done = exchange(&mut wire, &mut server, head, permit.authority(), path, idle).await;
+    let parent = permit.parent().filter(|_| !tunnelled);
+    let done = exchange(&mut wire, &mut server, head, permit.authority(), path, parent, idle).await;
     match done {
         Exchanged::Answered(After::Keep) => Ok(Some(wire)),
         Exchanged::Answered(After::Close) => {
@@ -194,11 +217,14 @@ async fn forward<R: Recorder>(
             refuse_malformed(wire, core, &text, &why).await.map(|()| None)
         }
         Exchanged::Failed(cause) => {
-            let addrs: Vec<IpAddr> = permit.addresses().iter().map(|a| a.ip()).collect();
-            let status = cause.status();
-            let failure = record::failed("exchange", permit.authority(), &addrs, cause.to_string(), Some(status));
+            let (status, addrs) = (cause.status(), permit.known_addresses());
+            let cause = match parent {
+                Some(parent) => format!("the upstream proxy {parent}: {cause}"),
+                None => cause.to_string(),
+            };
+            let failure = record::failed("exchange", permit.authority(), &addrs, cause, Some(status));
             core.recorder.infrastructure(failure).await?;
-            answer_and_end(wire, core, status).await.map(|()| None)
+            answer_and_end(wire, core, &answer::bare(status, After::Close)).await.map(|()| None)
         }
         Exchanged::Broken => {
             server.reset();
@@ -215,7 +241,7 @@ async fn refuse_malformed<R: Recorder>(
     why: &Malformed,
 ) -> Result<(), Unrecorded> {
     core.recorder.denial(record::malformed(text, why), ends(&wire)).await?;
-    answer_and_end(wire, core, 400).await
+    answer_and_end(wire, core, &answer::malformed(core, text, why)).await
 }
 
 /// A client's connection, for the record.
@@ -223,9 +249,8 @@ fn ends(client: &Wire) -> Option<Connection> {
     Connection::of(client.out.as_ref())
 }
 
-async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, status: u16) -> Result<(), Unrecorded> {
-    let bytes = answer::bare(status, After::Close);
-    if wire.send(&bytes, core.limits.head).await.is_ok() {
+async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, bytes: &[u8]) -> Result<(), Unrecorded> {
+    if wire.send(bytes, core.limits.head).await.is_ok() {
         wire.end().await;
     }
     Ok(())

@@ -90,6 +90,14 @@ pub enum Unresolved {
     /// The host has no resolver, and its hosts file lacks the name.
     #[error("resolv.conf names no resolver")]
     NoResolver,
+    /// It is not the name that was asked for, but the parent proxy's.
+    #[error("the upstream proxy {parent}: {cause}")]
+    Upstream {
+        /// Its URL, without credentials.
+        parent: String,
+        /// Why its own name gave nothing.
+        cause: Box<Unresolved>,
+    },
 }
 
 impl Unresolved {
@@ -97,6 +105,7 @@ impl Unresolved {
     pub fn status(&self) -> u16 {
         match self {
             Unresolved::Timeout => 504,
+            Unresolved::Upstream { cause, .. } => cause.status(),
             _ => 502,
         }
     }
@@ -139,6 +148,11 @@ impl Resolver {
             pools.push(NameServerPool::from_config([config], context, provider));
         }
         Ok(Resolver { dns, cache: Cache::new(limits), limit: limits.resolve, pools, first: Cell::new(0) })
+    }
+
+    /// Whether the hosts file has this name, so that nobody is asked for it.
+    pub fn is_listed(&self, name: &str) -> bool {
+        self.dns.hosts.contains_key(name)
     }
 
     /// The addresses of `name` (lower case, no trailing dot): IPv6 first, each once, at least one.

@@ -11,6 +11,7 @@ use crate::policy::Policy;
 use crate::supervise::ledger_mode;
 use crate::sys;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What is masked from the command beside the ledger: the policy's file and this program's own, unless the plan has the
@@ -59,6 +60,21 @@ pub fn check(plan: &Plan, facts: &Facts, args: &RunArgs) -> Result<(), Error> {
         // What the caller's own group may write is the caller's.
         let gid = if covered { u32::MAX } else { identity.gid.as_raw() };
         control_path_is_safe(&path, identity.uid.as_raw(), gid).map_err(|fault| Error::ControlFile { what, fault })?;
+    }
+    credentials_are_kept(plan)
+}
+
+/// Refuses credentials in a policy file that the command could read, where no mask is mounted over it.
+fn credentials_are_kept(plan: &Plan) -> Result<(), Error> {
+    let means = plan.rung.means();
+    let (Some(file), true, FileBarrier::Landlock) =
+        (&plan.policy.file, plan.policy.network.upstream.has_credentials(), means.files)
+    else {
+        return Ok(());
+    };
+    let mode = std::fs::metadata(file).map_err(call("open the policy file"))?.mode() & 0o777;
+    if means.one_uid || mode & 0o077 != 0 {
+        return Err(Error::CredentialsReadable { file: file.clone(), mode, rung: plan.rung.name() });
     }
     Ok(())
 }

@@ -67,13 +67,10 @@ impl Session {
             uid: ids.0,
             gid: ids.1,
             host: facts.to_json(),
-            restrictions: plan
-                .restrictions
-                .iter()
-                .map(|c| (c.restriction.to_string(), c.mechanism.to_string()))
-                .collect(),
+            restrictions: plan.restrictions.iter().map(|c| (c.restriction.to_string(), c.mechanism.clone())).collect(),
             labels,
             unobserved: plan.unobserved.clone(),
+            refusal_nonce: plan.proxy.as_ref().and_then(|p| p.nonce.as_ref()).map(|nonce| nonce.as_str().to_owned()),
             workspaces: plan
                 .workspaces
                 .iter()

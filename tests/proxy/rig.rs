@@ -185,6 +185,8 @@ pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpe
             hosts: BTreeMap::from([("hosts-file.test".to_owned(), vec![IpAddr::from([127, 0, 0, 1])])]),
             timeout: Duration::from_secs(2),
         },
+        upstream: None,
+        nonce: None,
         limits,
     }
 }
