@@ -5,7 +5,7 @@
 //! ready for it, no handshake message may lie there before it is known what the server has answered. The looking ends with
 //! the server's first encrypted record: from there on it takes no ClientHello any more.
 
-use super::hello::{BadHello, HelloReader};
+use super::hello::{BadHello, HelloReader, names_one};
 use crate::policy::{Host, Name};
 use std::cell::Cell;
 
@@ -139,6 +139,9 @@ impl ClientRecords {
             let mut reader = self.reading.take().and_then(|(reader, _)| reader).unwrap_or_default();
             match reader.read(&next[..HEADER + length])? {
                 Some(name) => {
+                    if !names_one(&rest[..held + HEADER + length]) {
+                        return Err(BadHello::Malformed("more than one server name".to_owned()));
+                    }
                     self.compare(name)?;
                     self.opened = true;
                     if heard.get() == Heard::Retry {

@@ -78,6 +78,51 @@ fn what_two_readers_could_read_differently_is_refused() {
     }
 }
 
+/// A ClientHello with these bytes where its extensions end.
+fn extended(names: &[&[u8]], more: &[u8]) -> Vec<u8> {
+    let mut message = [client_hello(names).as_slice(), more].concat();
+    // Type, length, version, random, no session, two cipher suites, one compression method.
+    let extensions = 4 + 2 + 32 + 1 + 6 + 2;
+    let length = |message: &[u8], from: usize| u16::try_from(message.len() - from).unwrap().to_be_bytes();
+    let (whole, part) = (length(&message, 4), length(&message, extensions + 2));
+    message[2..4].copy_from_slice(&whole);
+    message[extensions..extensions + 2].copy_from_slice(&part);
+    message
+}
+
+#[test]
+fn a_server_name_has_one_place_and_one_form() {
+    let named = |kind: u8, name: &[u8]| [&[kind, 0, name.len() as u8], name].concat();
+    let list = |entries: &[u8]| [&[0, entries.len() as u8], entries].concat();
+    let extension = |body: &[u8]| [&[0, 0, 0, body.len() as u8], body].concat();
+    let (own, evil) = (named(0, b"allowed.test"), named(0, b"evil.test"));
+    let alone = extension(&list(&own));
+    let judged = |names: &[&[u8]], more: &[u8]| judged("allowed.test", &records(&extended(names, more), 1 << 14));
+    assert_eq!(judged(&[], &alone), Ok(true));
+    assert_eq!(judged(&[], &[[0xfa, 0xfa, 0, 1, 0].as_slice(), &alone].concat()), Ok(true));
+    for (names, more) in [
+        // The extension twice.
+        (vec![b"allowed.test".as_slice()], extension(&list(&evil))),
+        (vec![b"allowed.test".as_slice()], alone.clone()),
+        (vec![], [alone.clone(), extension(&list(&evil))].concat()),
+        // Bytes behind the list, a list that is none, and names of another kind.
+        (vec![], extension(&[list(&own), list(&evil)].concat())),
+        (vec![], extension(&list(&[own.clone(), evil.clone()].concat()))),
+        (vec![], extension(&list(&[named(1, b"x"), own.clone()].concat()))),
+        (vec![], extension(&list(&[named(1, b"x"), evil.clone()].concat()))),
+        (vec![], extension(&list(&[own.clone(), named(1, b"x")].concat()))),
+        (vec![], extension(&list(&[own.clone(), named(1, b"x"), evil.clone()].concat()))),
+        (vec![], extension(&list(&[]))),
+        (vec![], extension(&[])),
+        (vec![], extension(&[0, own.len() as u8 + 9, 0])),
+        // Bytes behind the extensions.
+        (vec![b"allowed.test".as_slice()], vec![0]),
+    ] {
+        let refused = judged(&names, &more);
+        assert!(matches!(refused, Err(BadHello::Malformed(_))), "{names:?} {more:?}: {refused:?}");
+    }
+}
+
 #[test]
 fn nothing_that_could_be_a_hello_lies_ready_before_the_server_answers() {
     let evil = hello("evil.test");
