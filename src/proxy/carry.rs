@@ -36,8 +36,10 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
                 return Box::pin(requests(client, core, Some(within), by)).await.map(|_| ());
             }
             None if server.inflow.unused().is_empty() => return Ok(()),
+            // Some HTTP servers tell a silent client that they give it up (408; RFC 9110, 15.5.9). It sees the end.
+            None if server.inflow.unused().starts_with(b"HTTP/") => return Ok(()),
             None => {
-                // No HTTP server speaks first.
+                // No HTTP server says anything else first.
                 let denial = record::carried("tunnel", authority, "tunnel-protocol", "not_http", None);
                 core.recorder.denial(denial, Connection::of(client.out.as_ref())).await?;
                 server.reset();
