@@ -5,6 +5,8 @@ mod common;
 
 use common::{Ended, Fence, value};
 use ringfence::ledger::record::Mechanism;
+use std::io::Write;
+use std::net::TcpListener;
 use world::Sink;
 use world::address::GATEWAY4;
 use world::hello::{client_hello, record, records};
@@ -235,4 +237,41 @@ fn a_tunnel_carries_what_is_for_its_host() {
         expected.sort();
         assert_eq!(arrived, expected, "{port}");
     }
+}
+
+/// Opens two tunnels to port 80 one after the other, says nothing, and tells how each has ended.
+const SILENT: &str = r#"
+import os, socket
+address, _, port = os.environ["http_proxy"].removeprefix("http://").rstrip("/").rpartition(":")
+for name in "ssh", "408":
+    peer = socket.create_connection((address, int(port)), 20)
+    peer.sendall(b"CONNECT sink.example.org:80 HTTP/1.1\r\nHost: sink.example.org:80\r\n\r\n")
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += peer.recv(1)
+    assert head.startswith(b"HTTP/1.1 200"), head
+    try:
+        print(f"{name}=said{len(peer.recv(100))}", flush=True)
+    except OSError as error:
+        print(f"{name}={type(error).__name__}", flush=True)
+"#;
+
+#[test]
+fn a_server_that_speaks_first_on_port_80_is_no_http_server_unless_it_gives_the_client_up() {
+    let fence = Fence::new();
+    fence.internet.resolver.host(HOST, &[GATEWAY4.into()]);
+    let listener = fence.world.outside().run(|| TcpListener::bind((GATEWAY4, 80))).expect("a listener");
+    let serving = std::thread::spawn(move || {
+        for first in [b"SSH-2.0-x\r\n".as_slice(), b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n"] {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            stream.write_all(first).expect("a client");
+        }
+    });
+    fence.world.write("/tmp/silent.py", SILENT, 0o644);
+    let ended = fence.run(&FLAGS, "/usr/bin/python3 /tmp/silent.py");
+    serving.join().expect("a server");
+    assert_eq!((ended.value("ssh"), ended.value("408")), ("ConnectionResetError", "said0"), "{ended}");
+    let [denial] = &ended.denials()[..] else { panic!("{ended}") };
+    assert_eq!((denial.rule.as_str(), denial.reason.as_str()), ("tunnel-protocol", "not_http"), "{denial:?}");
+    assert_eq!((denial.object.host.as_deref(), denial.object.port), (Some(HOST), Some(80)), "{denial:?}");
 }

@@ -5,19 +5,20 @@
 use libfuzzer_sys::fuzz_target;
 use ringfence::policy::Host;
 use ringfence::proxy::records::{ClientRecords, Heard};
+use std::cell::Cell;
 
-fuzz_target!(|input: (u8, bool, &[u8])| {
+fuzz_target!(|input: (u8, u8, &[u8])| {
     let (step, answered, bytes) = input;
     let host = Host::parse(b"allowed.test").expect("a name");
-    let heard = if answered { Heard::Something } else { Heard::Nothing };
+    let heard = [Heard::Nothing, Heard::Something, Heard::Retry, Heard::Part][usize::from(answered % 4)];
     let mut by_whole = ClientRecords::of(&host);
-    let whole = by_whole.advance(bytes, heard);
+    let whole = by_whole.advance(bytes, &Cell::new(heard));
 
-    let mut by_pieces = ClientRecords::of(&host);
+    let (mut by_pieces, heard) = (ClientRecords::of(&host), Cell::new(heard));
     let (mut start, mut end, mut outcome) = (0, 0, Ok(0));
     while outcome.is_ok() && end < bytes.len() {
         end = bytes.len().min(end + usize::from(step).max(1));
-        outcome = by_pieces.advance(&bytes[start..end], heard);
+        outcome = by_pieces.advance(&bytes[start..end], &heard);
         start += outcome.as_ref().copied().unwrap_or(0);
         assert!(start <= end);
     }

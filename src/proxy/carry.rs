@@ -8,7 +8,7 @@ use super::records::begins_handshake;
 use super::requests::{Within, requests};
 use super::tls::{Carried, Deadlines, tls_tunnel};
 use super::wire::Wire;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// A tunnel whose client has been told that it stands.
 #[derive(Debug)]
@@ -31,12 +31,15 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
             Some(first) if begins_handshake(first) => Carried::Tls,
             Some(_) => {
                 let within = Within::new(permit, server);
+                let by = Instant::now() + core.limits.head;
                 // A tunnel within the tunnel is none that is opened.
-                return Box::pin(requests(client, core, Some(within))).await.map(|_| ());
+                return Box::pin(requests(client, core, Some(within), by)).await.map(|_| ());
             }
             None if server.inflow.unused().is_empty() => return Ok(()),
+            // Some HTTP servers tell a silent client that they give it up (408; RFC 9110, 15.5.9). It sees the end.
+            None if server.inflow.unused().starts_with(b"HTTP/") => return Ok(()),
             None => {
-                // No HTTP server speaks first.
+                // No HTTP server says anything else first.
                 let denial = record::carried("tunnel", authority, "tunnel-protocol", "not_http", None);
                 core.recorder.denial(denial, Connection::of(client.out.as_ref())).await?;
                 server.reset();

@@ -7,17 +7,19 @@ use super::requests::requests;
 use super::socks;
 use super::wire::Wire;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end. Errors: a refusal could not be recorded; the client is left without an answer.
 pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(), Unrecorded> {
     let Ok(mut wire) = Wire::new(stream, &core.pipes) else {
         return Ok(());
     };
+    // Counted from here, the wait for the first byte included.
+    let by = Instant::now() + core.limits.head;
     // Each stage in a box of its own, which goes with it: a tunnel may stay for hours, and its size is its own.
-    let opened = match timeout(core.limits.head, wire.inflow.some()).await {
-        Ok(Ok([socks::VERSION, ..])) => Box::pin(socks::serve(wire, core)).await?,
-        Ok(Ok([_, ..])) => Box::pin(requests(wire, core, None)).await?,
+    let opened = match timeout_at(by, wire.inflow.some()).await {
+        Ok(Ok([socks::VERSION, ..])) => Box::pin(socks::serve(wire, core, by)).await?,
+        Ok(Ok([_, ..])) => Box::pin(requests(wire, core, None, by)).await?,
         _ => None,
     };
     match opened {

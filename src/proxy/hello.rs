@@ -99,3 +99,57 @@ impl HelloReader {
         Ok(None)
     }
 }
+
+/// Whether a ClientHello has at most one server name, and nothing else where that stands.
+///
+/// A list could hold names of other kinds (RFC 6066, 3), and what comes behind one of those is read by some servers and
+/// not by others, rustls among them. `records` are those of a whole ClientHello that [`HelloReader`] has taken.
+pub fn names_one(mut records: &[u8]) -> bool {
+    let mut message = Vec::with_capacity(records.len());
+    while let Some((_, after)) = records.split_at_checked(3) {
+        let Some((payload, after)) = counted(after) else { return false };
+        message.extend_from_slice(payload);
+        records = after;
+    }
+    match server_name(&message) {
+        Some(Some(extension)) => {
+            let entry =
+                counted(extension).filter(|(_, behind)| behind.is_empty()).and_then(|(list, _)| list.split_first());
+            entry.and_then(|(kind, name)| counted(name).filter(|(_, behind)| *kind == 0 && behind.is_empty())).is_some()
+        }
+        Some(None) => true,
+        None => false,
+    }
+}
+
+/// The server_name extension of a ClientHello, if it has one; the outer nothing is a message that is none.
+fn server_name(message: &[u8]) -> Option<Option<&[u8]>> {
+    // Type, length, version, random; the session, the cipher suites, the compression methods.
+    let (_, rest) = message.get(4 + 2 + 32..).and_then(counted_short)?;
+    let (_, rest) = counted(rest)?;
+    let (_, rest) = counted_short(rest)?;
+    if rest.is_empty() {
+        return Some(None);
+    }
+    let (mut extensions, _) = counted(rest)?;
+    while let [high, low, after @ ..] = extensions {
+        let (body, after) = counted(after)?;
+        if [*high, *low] == [0, 0] {
+            return Some(Some(body));
+        }
+        extensions = after;
+    }
+    Some(None)
+}
+
+/// What is counted by the two bytes before it, and what follows.
+fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (count, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*count)))
+}
+
+/// The same by one byte.
+fn counted_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (count, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*count))
+}

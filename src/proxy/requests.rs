@@ -51,17 +51,18 @@ enum Way {
 }
 
 /// Serves a client's requests to the connection's end, or to the tunnel that it is given: those for a proxy, or those within
-/// a tunnel.
+/// a tunnel. The first head must be whole at `by`.
 ///
 /// Errors: a refusal could not be recorded; the client is left without an answer.
 pub async fn requests<R: Recorder>(
     mut wire: Wire,
     core: &Core<R>,
     mut within: Option<Within>,
+    by: Instant,
 ) -> Result<Option<Opened>, Unrecorded> {
-    let mut wait = core.limits.head;
+    let mut by = Some(by);
     loop {
-        let head = match next(&mut wire, core, wait).await {
+        let head = match next(&mut wire, core, by.take()).await {
             Next::Head(head) => head,
             Next::Malformed { text, why } => return refuse_malformed(wire, core, &text, &why).await.map(|()| None),
             Next::Late => {
@@ -105,21 +106,21 @@ pub async fn requests<R: Recorder>(
                 return refuse_malformed(wire, core, &text, &why).await.map(|()| None);
             }
         };
-        wait = core.limits.keep_alive;
     }
 }
 
-/// Reads the next head: the first byte within `wait`, the whole of it within the head deadline from then on.
-async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, wait: std::time::Duration) -> Next {
+/// Reads the next head: whole at `by`, or the first byte within the deadline of a kept connection and the whole within the
+/// head deadline from then on.
+async fn next<R: Recorder>(wire: &mut Wire, core: &Core<R>, by: Option<Instant>) -> Next {
     let mut scan = HeadScan::default();
-    let mut deadline = Instant::now() + wait.max(core.limits.head);
     if wire.inflow.unused().is_empty() {
-        match timeout_at(Instant::now() + wait, wire.inflow.more()).await {
+        let awaited = by.unwrap_or_else(|| Instant::now() + core.limits.keep_alive);
+        match timeout_at(awaited, wire.inflow.more()).await {
             Ok(Ok(count)) if count > 0 => {}
             _ => return Next::Nothing,
         }
     }
-    deadline = deadline.min(Instant::now() + core.limits.head);
+    let deadline = by.unwrap_or_else(|| Instant::now() + core.limits.head);
     loop {
         let bytes = wire.inflow.unused();
         let found =

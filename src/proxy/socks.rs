@@ -147,7 +147,7 @@ enum Reply {
 impl Reply {
     fn to(why: &Unadmitted) -> Reply {
         match why {
-            Unadmitted::Refused(_) => Reply::NotAllowed,
+            Unadmitted::Refused => Reply::NotAllowed,
             Unadmitted::Failed(504) => Reply::Expired,
             Unadmitted::Failed(_) => Reply::HostUnreachable,
         }
@@ -167,11 +167,11 @@ enum Unread {
     Malformed(Malformed),
 }
 
-/// Serves a SOCKS client up to the tunnel that it is given, if it is given one. Errors: a refusal could not be recorded; the
-/// client is left without an answer.
-pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>) -> Result<Option<Opened>, Unrecorded> {
+/// Serves a SOCKS client up to the tunnel that it is given, if it is given one. Its request must be whole at `by`. Errors: a
+/// refusal could not be recorded; the client is left without an answer.
+pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>, by: Instant) -> Result<Option<Opened>, Unrecorded> {
     let on = Connection::of(wire.out.as_ref());
-    let (denial, reply) = match negotiate(&mut wire, core).await {
+    let (denial, reply) = match negotiate(&mut wire, core, by).await {
         Ok(Request::Connect(authority)) => return connect(wire, core, on, &authority).await,
         Ok(Request::ByAddress(addr)) => (record::by_address(OPERATION, addr), Reply::NotAllowed.bytes().to_vec()),
         Ok(Request::OtherCommand(name)) => {
@@ -220,9 +220,8 @@ fn answer_to(why: &Malformed) -> Vec<u8> {
     reply.bytes().to_vec()
 }
 
-/// Reads a client's messages up to its request, all of them within the head deadline.
-async fn negotiate<R: Recorder>(wire: &mut Wire, core: &Core<R>) -> Result<Request, Unread> {
-    let deadline = Instant::now() + core.limits.head;
+/// Reads a client's messages up to its request.
+async fn negotiate<R: Recorder>(wire: &mut Wire, core: &Core<R>, deadline: Instant) -> Result<Request, Unread> {
     let method = message(wire, deadline, greeting).await?;
     send(wire, core, &[VERSION, method]).await?;
     if method == USER_AND_PASSWORD {

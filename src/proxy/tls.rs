@@ -120,7 +120,7 @@ async fn judge<W: AsyncWrite + Unpin>(
     }
     let mut deadline = None;
     loop {
-        let count = records.advance(from.unused(), heard.get()).map_err(Ended::Stopped)?;
+        let count = records.advance(from.unused(), heard).map_err(Ended::Stopped)?;
         if count > 0 {
             to.write_all(&from.unused()[..count]).await.map_err(|_| Ended::Failed)?;
             from.consume(count);

@@ -35,6 +35,41 @@ fn n11_a_slow_head_has_an_absolute_deadline_and_is_counted() {
     assert_eq!(count(&world, "head-deadline"), 50);
 }
 
+/// The wait for the first byte counts: who keeps it back gains nothing.
+#[test]
+fn n11_a_first_byte_that_comes_late_has_what_is_left() {
+    let mut limits = limits();
+    limits.head = Duration::from_secs(2);
+    let world = world_with(&[], limits, |_, _, _| empty());
+    for first in [b"G", b"\x05"] {
+        let start = Instant::now();
+        let mut client = world.connect();
+        std::thread::sleep(Duration::from_millis(1700));
+        client.write_all(first).unwrap();
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+        assert!(start.elapsed() < Duration::from_millis(3500), "{:?}", start.elapsed());
+    }
+    world.records.wait(|denials| denials.iter().map(|d| d.count).sum::<u64>() >= 2);
+    assert_eq!(count(&world, "head-deadline"), 2);
+}
+
+#[test]
+fn n11_a_later_head_has_its_time_from_its_own_first_byte() {
+    let mut limits = limits();
+    (limits.keep_alive, limits.head) = (Duration::from_millis(1500), Duration::from_millis(1400));
+    let world = world_with(&[], limits, |_, _, _| empty());
+    let mut client = world.connect();
+    let request = b"GET http://evil.test/ HTTP/1.1\r\nHost: x\r\n\r\n";
+    client.write_all(request).unwrap();
+    assert!(crate::origin::read_head(&mut client).starts_with(b"HTTP/1.1 403 "));
+    std::thread::sleep(Duration::from_millis(1200));
+    client.write_all(&request[..9]).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    client.write_all(&request[9..]).unwrap();
+    assert!(crate::origin::read_head(&mut client).starts_with(b"HTTP/1.1 403 "));
+    assert_eq!(world.records.denials().len(), 2);
+}
+
 #[test]
 fn n11_a_kept_connection_may_be_silent_only_so_long() {
     let mut limits = limits();

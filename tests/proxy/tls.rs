@@ -2,6 +2,7 @@
 //! `tests/egress_tunnels.rs`.
 
 use crate::rig::*;
+use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -123,4 +124,43 @@ fn bytes_pass_both_ways_once_the_handshake_is_over() {
     assert_eq!(back.len(), data.len());
     assert!(back == data);
     assert_eq!(seen(&origin, 1), [data.len().to_string()]);
+}
+
+#[test]
+fn the_hello_that_a_server_asks_for_is_for_the_tunnels_host_too() {
+    let random = Sha256::digest(b"HelloRetryRequest");
+    let message = [&[2, 0, 0, 44, 3, 3], random.as_slice(), &[0, 0x13, 1, 0, 0, 4, 0, 44, 0, 0]].concat();
+    let retry = record(22, &message);
+    let answer = retry.clone();
+    let origin = Origin::start("127.0.0.1:0", move |stream, log| {
+        let mut first = vec![0; hello(b"allowed.test").len()];
+        stream.read_exact(&mut first).unwrap();
+        stream.write_all(&answer).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).ok();
+        log(&rest.len().to_string());
+    });
+    let world = world_with(&[format!("allowed.test:{}", origin.port)], limits(), |_, _, _| addrs(&["127.0.0.1"]));
+    // OpenSSL looks at the version of neither.
+    let second = |name: &[u8]| {
+        let mut message = client_hello(&[name]);
+        message[4..6].copy_from_slice(&[4, 4]);
+        [record(20, &[1]), records(&message, 90)].concat()
+    };
+    for (count, name) in [b"allowed.test".as_slice(), b"evil.test"].into_iter().enumerate() {
+        let mut stream = tunnel(&world, origin.port);
+        stream.write_all(&hello(b"allowed.test")).unwrap();
+        let mut got = vec![0; retry.len()];
+        stream.read_exact(&mut got).unwrap();
+        assert_eq!(got, retry);
+        stream.write_all(&second(name)).unwrap();
+        // The reset may be there already.
+        stream.shutdown(Shutdown::Write).ok();
+        let ended = stream.read(&mut [0]);
+        assert_eq!(ended.is_err(), name == b"evil.test", "{ended:?}");
+        seen(&origin, count + 1);
+    }
+    assert_eq!(origin.seen(), [second(b"allowed.test").len().to_string(), "0".to_owned()]);
+    let [denial] = &world.records.denials()[..] else { panic!("{:?}", world.records.denials()) };
+    assert_eq!((denial.rule.as_str(), denial.reason.as_str()), ("sni", "sni_mismatch"));
 }
