@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::dial::dial;
-use super::judge::{Judgement, Permit};
+use super::judge::{Judgement, Permit, Refusal};
 use super::record::{self, Connection, Recorder, Unrecorded};
 use super::upstream::open_tunnel;
 use super::wire::Wire;
@@ -23,7 +23,7 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub enum Unadmitted {
     /// The policy says no.
-    Refused,
+    Refused(Refusal),
     /// Outside of the policy something failed; the status that says so.
     Failed(u16),
 }
@@ -32,7 +32,7 @@ impl Unadmitted {
     /// The status that an HTTP client is given.
     pub fn status(&self) -> u16 {
         match self {
-            Unadmitted::Refused => 403,
+            Unadmitted::Refused(_) => 403,
             Unadmitted::Failed(status) => *status,
         }
     }
@@ -53,7 +53,7 @@ pub async fn admit<R: Recorder>(
             let mut denial = record::refused(asked.operation, authority, &refusal);
             denial.http_status = asked.by_http.then_some(403);
             core.recorder.denial(denial, asked.on).await?;
-            Ok(Err(Unadmitted::Refused))
+            Ok(Err(Unadmitted::Refused(refusal)))
         }
         Judgement::Unresolved(cause) => {
             let status = cause.status();

@@ -5,7 +5,7 @@ use rustls::server::Acceptor;
 use std::fmt;
 
 /// Most bytes of the records that carry one ClientHello. Those with post-quantum key shares have about 2 KiB.
-pub const HELLO_LIMIT: usize = 64 * 1024;
+pub const HELLO_LIMIT: usize = 32 * 1024;
 
 /// Why what a client says in a tunnel is not let through.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum BadHello {
     #[error("the ClientHello does not parse: {0}")]
     Malformed(String),
     /// More than [`HELLO_LIMIT`] bytes.
-    #[error("the ClientHello is longer than 64 KiB")]
+    #[error("the ClientHello is longer than 32 KiB")]
     TooLarge,
     /// Not whole within its deadline.
     #[error("the ClientHello did not end in time")]

@@ -147,7 +147,7 @@ enum Reply {
 impl Reply {
     fn to(why: &Unadmitted) -> Reply {
         match why {
-            Unadmitted::Refused => Reply::NotAllowed,
+            Unadmitted::Refused(_) => Reply::NotAllowed,
             Unadmitted::Failed(504) => Reply::Expired,
             Unadmitted::Failed(_) => Reply::HostUnreachable,
         }
