@@ -15,8 +15,8 @@ use world::{Origin, origin};
 
 /// How many connections a flood opens, in processes that have 256 descriptors as well.
 const SOCKETS: u64 = 2000;
-/// Clients that the proxy serves at once where it has 256 descriptors: two each, less the 32 that it keeps.
-const SERVED: u64 = (256 - 32) / 2;
+/// Clients that the proxy serves at once where it has 256 descriptors: two each, less the 32 that it keeps and both ends of 8 pipes.
+const SERVED: u64 = (256 - 32 - 16) / 2;
 /// How long the proxy's load is looked at.
 const WATCHED: Duration = Duration::from_secs(10);
 /// Most processor time in that while, over the supervisor and the proxy: a busy loop takes all ten seconds of one. An

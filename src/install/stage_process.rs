@@ -39,7 +39,10 @@ impl Installation {
         if emptied.is_err() {
             stage.kill()?;
         }
-        reap(stage.pid)?;
+        // Until the stage has said its number, this one is its parent's, the observer's, who is ended after it.
+        if Some(stage.pid) != self.observer {
+            reap(stage.pid)?;
+        }
         let spared: Vec<Pid> = self.companions().chain(self.strangers.iter().copied()).collect();
         match emptied {
             Ok(true) => Ok(()),

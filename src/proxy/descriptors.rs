@@ -1,7 +1,6 @@
 //! The process's descriptors, shared out among connections, pipes and the rest.
 
 use super::Limits;
-use crate::procfs;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
@@ -15,35 +14,26 @@ const EACH: u64 = 2;
 /// At most so many-th of the descriptors are ends of pipes.
 const PIPES_PART: u64 = 16;
 
-/// Most descriptors that a process may be allowed at all (proc_sys_fs(5)).
-const NR_OPEN: &str = "/proc/sys/fs/nr_open";
-
 /// How many descriptors the limits need.
 pub fn needed(limits: &Limits) -> u64 {
     EACH * (limits.connections as u64 + limits.pipes as u64) + RESERVED
 }
 
 /// Raises the soft limit on descriptors to the hard one, and both to `needed` where the hard one is lower and the process
-/// may (CAP_SYS_RESOURCE over the first user namespace; getrlimit(2)): as far as `fs.nr_open`, which is the kernel's own
-/// bound. Where it may not, the hard limit stays as it is, and [`fit`] keeps within it.
+/// may: with CAP_SYS_RESOURCE over the first user namespace, and up to `fs.nr_open` (getrlimit(2), proc_sys_fs(5)). Where it
+/// may not, the hard limit stays as it is, and [`fit`] keeps within it.
 ///
 /// # Errors
-/// getrlimit(2) or setrlimit(2) fails otherwise, or `fs.nr_open` is needed and can't be read.
+/// getrlimit(2) or setrlimit(2) fails otherwise.
 pub fn raise(needed: u64) -> io::Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if hard < needed {
-        let raised = needed.min(nr_open()?);
-        match setrlimit(Resource::RLIMIT_NOFILE, raised, raised) {
+        match setrlimit(Resource::RLIMIT_NOFILE, needed, needed) {
             Err(Errno::EPERM) => {}
             outcome => return outcome.map_err(io::Error::from),
         }
     }
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(io::Error::from)
-}
-
-fn nr_open() -> io::Result<u64> {
-    let text = procfs::read(NR_OPEN)?;
-    text.trim().parse().map_err(|_| io::Error::other(format!("{NR_OPEN} is no number: {text:?}")))
 }
 
 /// The limits with no more connections and pipes than the soft limit on descriptors (RLIMIT_NOFILE, getrlimit(2)) allows,
@@ -84,8 +74,9 @@ mod tests {
         assert_eq!(limits(), (300, 300));
         raise(1000).unwrap();
         assert_eq!(limits(), raised(1000));
+        // More than the kernel has for anyone.
         raise(u64::MAX).unwrap();
-        assert_eq!(limits(), raised(nr_open().unwrap()));
+        assert_eq!(limits(), raised(1000));
     }
 
     #[test]
