@@ -209,7 +209,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
         set_recursively(Path::new("/"), sys::ATTR_NOSUID)?;
     }
     chdir("/").map_err(failed("chdir", Path::new("/")))?;
-    compare(plan)
+    compare(plan, &read_mountinfo()?)
 }
 
 /// What is mounted at a path of the plan, one within the other.
@@ -364,9 +364,8 @@ pub fn read_mountinfo() -> Result<Vec<Mount>, MountError> {
 }
 
 /// Holds what the kernel shows against the plan.
-fn compare(plan: &MountPlan) -> Result<(), MountError> {
-    let mounts = read_mountinfo()?;
-    let reachable = mountinfo::reachable(&mounts);
+pub fn compare(plan: &MountPlan, mounts: &[Mount]) -> Result<(), MountError> {
+    let reachable = mountinfo::reachable(mounts);
     let not_as_planned = |mount: &Mount, fault| Err(MountError::NotAsPlanned { path: mount.point.clone(), fault });
     for mount in &reachable {
         if !mutation::left_out("propagation") && !mount.propagation.is_empty() {
@@ -390,7 +389,16 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
             _ => {}
         }
     }
-    let attached = |path: &Path| reachable.iter().any(|m| m.point == path);
+    for path in points(plan) {
+        if !reachable.iter().any(|mount| mount.point == path) {
+            return Err(MountError::NotAsPlanned { path, fault: "nothing is mounted there" });
+        }
+    }
+    Ok(())
+}
+
+/// Where the plan has something mounted.
+pub fn points(plan: &MountPlan) -> Vec<PathBuf> {
     let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
     let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
@@ -398,10 +406,5 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
     let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
     let pinned = plan.pinned();
     let within = plan.read_only_within.iter().chain(&pinned).filter(|_| !mutation::left_out("read-only-within"));
-    for path in covered.chain(masked).chain(writable).chain(trees).chain(within) {
-        if !attached(path) {
-            return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
-        }
-    }
-    Ok(())
+    covered.chain(masked).chain(writable).chain(trees).chain(within).cloned().collect()
 }
