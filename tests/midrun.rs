@@ -1,11 +1,14 @@
 //! What is done to a run from outside while its command runs: each is noticed, named in the record, and the run ends closed
 //! within a second, on every rung where it can be done.
 
+#[path = "midrun/cases.rs"]
+mod cases;
 mod common;
 mod living;
 #[path = "rungs/rung.rs"]
 mod rung;
 
+use cases::{ACCOUNTS, Case, Event, LEDGER, Left, MOUNTS, PROCESSES, WALL};
 use common::{Fence, as_root, own_user};
 use living::{Run, children, send, stat};
 use nix::sys::signal::Signal;
@@ -15,7 +18,7 @@ use rung::Rung;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use world::Sink;
 use world::address::PUBLIC4;
@@ -26,100 +29,6 @@ const TREE: &str = "/opt/tree";
 const PORT: u16 = 4466;
 /// Connections to the sink that show that it is there.
 const LIVE: usize = 1;
-
-/// From outside, and as whom it is done.
-#[derive(Debug, Clone, Copy)]
-enum Event {
-    /// A script of root's: LEDGER is the ledger, STAGE the stage's process, TABLE the wall's.
-    Script(&'static str),
-    Proxy,
-    Observer,
-}
-
-/// What an event leaves of the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    /// `verify` finds it whole.
-    Whole,
-    /// `verify` finds it incomplete.
-    Incomplete,
-    /// It depends on what was under way.
-    Either,
-    /// Its chain is broken, which is for `verify` to find.
-    Broken,
-}
-
-type Case = (Event, &'static str, Left);
-
-const WALL: [Case; 3] = [
-    (
-        Event::Script("nsenter -t STAGE -n nft flush ruleset"),
-        "the firewall's rules were changed in mid-run",
-        Left::Incomplete,
-    ),
-    (
-        Event::Script("nsenter -t STAGE -n nft flush table inet TABLE"),
-        "the firewall's rules were changed in mid-run",
-        Left::Incomplete,
-    ),
-    (
-        Event::Script("nsenter -t STAGE -n nft insert rule inet TABLE early accept"),
-        "the firewall's rules were changed in mid-run",
-        Left::Either,
-    ),
-];
-
-const MOUNTS: [Case; 7] = [
-    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /opt"), "something was mounted at /opt", Left::Whole),
-    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x TREE"), "something was mounted at /opt/tree", Left::Whole),
-    (
-        Event::Script("nsenter -t STAGE -m mount --bind /workspace /usr/share"),
-        "something was mounted at /usr/share",
-        Left::Whole,
-    ),
-    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /tmp"), "something was mounted at /tmp", Left::Whole),
-    (
-        Event::Script("nsenter -t STAGE -m mount -o remount,bind,rw /opt"),
-        "a mount was made writable at /opt",
-        Left::Whole,
-    ),
-    (
-        Event::Script("nsenter -t STAGE -m umount -l /opt"),
-        "nothing of the run's is mounted any more at /opt",
-        Left::Whole,
-    ),
-    (
-        Event::Script("nsenter -t STAGE -m umount LEDGER"),
-        "nothing of the run's is mounted any more at /var/log/rungs",
-        Left::Whole,
-    ),
-];
-
-/// Account files are covered where the command has a user of its own.
-const ACCOUNTS: [Case; 1] = [(
-    // What is replaced outside has nothing mounted on it any more.
-    Event::Script("cp -p /etc/passwd /etc/passwd+; mv /etc/passwd+ /etc/passwd"),
-    "nothing of the run's is mounted any more at /etc/passwd",
-    Left::Whole,
-)];
-
-const PROCESSES: [Case; 2] = [
-    (Event::Proxy, "the proxy has ended", Left::Either),
-    (Event::Observer, "observer: it has ended", Left::Incomplete),
-];
-
-const LEDGER: [Case; 6] = [
-    (Event::Script("rm LEDGER"), "it was removed or moved away", Left::Incomplete),
-    (Event::Script("mv LEDGER LEDGER.old"), "it was removed or moved away", Left::Incomplete),
-    (Event::Script("d=$(dirname LEDGER); mv $d $d.old"), "it was removed or moved away", Left::Incomplete),
-    (
-        Event::Script("cp -p LEDGER LEDGER.new; mv LEDGER.new LEDGER"),
-        "another file was put in its place",
-        Left::Incomplete,
-    ),
-    (Event::Script("truncate -s -20 LEDGER"), "it was truncated", Left::Broken),
-    (Event::Script("truncate -s 0 LEDGER"), "it was truncated", Left::Broken),
-];
 
 struct Scene {
     fence: Fence,
@@ -160,12 +69,16 @@ impl Scene {
         let arguments = ["bash", "-c", &script];
         let (mut command, ledger) = self.rung.command(&self.fence, self.user, &self.home, flags, &arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.fence.world.spawn_with(&self.rung.less(self.user), command).expect("ringfence starts");
-        let out = BufReader::new(child.stdout.take().expect("piped"));
-        let mut run = Run { stdin: child.stdin.take(), err: child.stderr.take(), out, child, ledger };
+        let mut run = self.spawn(command, ledger);
         assert_eq!(run.line(), "allowed=200", "{}", self.rung.name());
         assert_eq!(run.line(), "ready");
         run
+    }
+
+    fn spawn(&self, command: Command, ledger: String) -> Run {
+        let mut child = self.fence.world.spawn_with(&self.rung.less(self.user), command).expect("ringfence starts");
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        Run { stdin: child.stdin.take(), err: child.stderr.take(), out, child, ledger }
     }
 
     fn happen(&self, event: Event, run: &Run) {
@@ -390,4 +303,29 @@ fn any_of_ours_is_killed_at_any_time() {
     let last = scene.rung.run(&scene.fence, scene.user, &scene.home, &[], &["true"]);
     assert_eq!(last.said.code, Some(0), "{last}");
     assert_eq!(scene.fence.as_root("nft list tables").out, "", "the stale walls are cleared");
+}
+
+#[test]
+fn the_watch_wakes_nobody_while_nothing_happens() {
+    // Twice a second where there are no notices of the ledger's file.
+    for (rung, most) in [(Rung::Full, 0), (Rung::Bare, 8)] {
+        let scene = Scene::new(rung);
+        let (mut command, ledger) =
+            rung.command(&scene.fence, scene.user, &scene.home, &[], &["bash", "-c", "echo ready; read go"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = scene.spawn(command, ledger);
+        assert_eq!(run.line(), "ready");
+        std::thread::sleep(Duration::from_secs(1));
+        let woken = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", run.pid())).expect("it lives");
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a number")
+        };
+        let before = woken();
+        std::thread::sleep(Duration::from_secs(3));
+        let times = woken() - before;
+        println!("{}: woken {times} times in 3 s", rung.name());
+        assert!(times <= most, "{}: {times}", rung.name());
+        assert_eq!(run.finish(&scene.fence).said.code, Some(1));
+    }
 }

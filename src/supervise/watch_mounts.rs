@@ -48,7 +48,7 @@ pub struct MountWatch {
     table: File,
     plan: MountPlan,
     known: Vec<Mount>,
-    /// The mounts that stand at the plan's places, by id.
+    /// The mounts that keep the command from what is below them, by id.
     placed: BTreeMap<u32, PathBuf>,
     armed: bool,
 }
@@ -86,7 +86,9 @@ impl MountWatch {
             let path = path.to_string_lossy();
             format!("{what} {}", escape::printable(&path))
         });
-        let found = found.or_else(|| mounts::compare(&self.plan, &now).err().map(|fault| fault.to_string()));
+        let reachable = mountinfo::reachable(&now);
+        let against_plan = || mounts::compare_options(&self.plan, &reachable).err().map(|fault| fault.to_string());
+        let found = found.or_else(against_plan);
         self.known = now;
         Ok(found)
     }
@@ -100,15 +102,16 @@ impl MountWatch {
 }
 
 fn placed(plan: &MountPlan, mounts: &[Mount]) -> BTreeMap<u32, PathBuf> {
-    let points = mounts::points(plan);
+    let points = mounts::guarded(plan);
     let reachable = mountinfo::reachable(mounts);
     reachable.iter().filter(|m| points.contains(&m.point)).map(|m| (m.id, m.point.clone())).collect()
 }
 
 /// The first difference that nothing explains: what, and where.
 ///
-/// A mount that is gone is none unless it stood at one of the plan's places: what it has covered is no more writable than
-/// before, as the comparison with the plan says. Where a mount is attached, and which directory it shows, changes with a
+/// A mount that is gone is none unless it kept the command from something: what it has covered is no more writable than
+/// before, as the comparison with the plan says. So goes a writable place that another run of the user's has made and
+/// removes. Where a mount is attached, and which directory it shows, changes with a
 /// rename outside.
 fn difference<'a>(
     before: &'a [Mount],
