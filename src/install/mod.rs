@@ -298,14 +298,13 @@ impl Installation {
                 let lived = catch_unwind(AssertUnwindSafe(|| {
                     let enter = || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
-                        match &mounts {
-                            Some(plan) => enter_view(plan, means, scopes, id_mapping)?,
-                            None => {}
+                        if let Some(plan) = &mounts {
+                            enter_view(plan, means, scopes, id_mapping)?;
                         }
-                        match by_landlock {
-                            false => watch_mounts::give_table(gives_table).map_err(|e| e.to_string()),
-                            true => Ok(()),
+                        if by_landlock {
+                            return Ok(());
                         }
+                        watch_mounts::give_table(gives_table).map_err(|e| e.to_string())
                     };
                     let leave =
                         || placeholders.map_or(Ok(()), Placeholders::remove_from_inside).map_err(|e| e.to_string());
