@@ -299,9 +299,21 @@ fn what_the_user_writes_meanwhile_stays() {
     let dev = Dev::new();
     let mut run = dev.live(&[], "echo ready; read || :");
     assert_eq!(run.line(), "ready");
-    dev.must("echo '{}' > .vscode/settings.json; rm -f .envrc; echo mine > .envrc");
+    dev.must("echo '{}' > .vscode/settings.json");
     assert_eq!(run.end().code, Some(0));
-    assert_eq!(dev.must("cat .envrc; ls -A .vscode"), "mine\nsettings.json\n");
+    assert_eq!(dev.must("ls -A .vscode"), "settings.json\n");
+}
+
+#[test]
+fn what_the_user_replaces_meanwhile_stays_and_ends_the_run_that_covered_it() {
+    let dev = Dev::new();
+    let mut run = dev.live(&[], "echo ready; read || :");
+    assert_eq!(run.line(), "ready");
+    dev.must("rm -f .envrc; echo mine > .envrc");
+    let said = run.end();
+    assert_eq!(said.code, Some(125), "{said}");
+    assert!(said.err.contains("nothing of the run's is mounted any more at") && said.err.contains("/.envrc"), "{said}");
+    assert_eq!(dev.must("cat .envrc"), "mine\n");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::channel::ChannelError;
 use crate::confine::seccomp::FilterError;
 use crate::ledger::LedgerError;
 use crate::observe::evidence::EvidenceError;
+use crate::supervise::watch_mounts::MountWatchError;
 use nix::errno::Errno;
 use std::path::PathBuf;
 
@@ -68,6 +69,9 @@ pub enum InstallError {
     /// The stage.
     #[error("stage: {0}")]
     Stage(String),
+    /// The table of the sandbox's mounts.
+    #[error(transparent)]
+    Mounts(#[from] MountWatchError),
     /// The observer.
     #[error(transparent)]
     Evidence(#[from] EvidenceError),

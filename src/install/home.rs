@@ -4,6 +4,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat};
 use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, unlinkat};
+use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
@@ -34,9 +35,14 @@ pub enum HomeError {
     },
 }
 
-/// The directories that were made, the outermost first.
+/// The directories that a run uses, and those of them that it has made.
 #[derive(Debug, Default)]
-pub struct Made(Vec<(OwnedFd, OsString)>);
+pub struct Made {
+    /// What was made, the outermost first.
+    made: Vec<(OwnedFd, OsString)>,
+    /// What is used, locked (flock(2)) so that no other run removes it: a mount that stands on it there goes with it.
+    used: Vec<OwnedFd>,
+}
 
 /// Makes `home` and each of the `state` directories beneath it, given to the command, as far as they are missing. What
 /// lies above HOME and is missing is root's. No symbolic link is followed below HOME: the command of an earlier run may
@@ -58,11 +64,12 @@ impl Made {
         let root = open("/", DIRECTORY, Mode::empty()).map_err(failed("open", Path::new("/")))?;
         let at_home = self.descend(root, Path::new("/"), home, None, (uid, gid))?;
         owned_by(&at_home, home, uid)?;
+        self.hold(&at_home);
         for path in state {
             let start = at_home.try_clone().map_err(|_| failed("dup", home)(Errno::EMFILE))?;
             let relative = path.strip_prefix(home).unwrap_or(path);
             match self.descend(start, home, relative, Some((uid, gid)), (uid, gid)) {
-                Ok(_) => {}
+                Ok(directory) => self.hold(&directory),
                 // A link or a file in its place, which the command of an earlier run may have put there: that is no reason
                 // to refuse every run after it. What a mount needs was looked at by the plan.
                 Err(HomeError::Call { errno: Errno::ENOTDIR | Errno::ELOOP, .. }) => {}
@@ -108,7 +115,7 @@ impl Made {
                 _ => failed("openat", &so_far)(errno),
             })?;
             if fresh {
-                self.0.push((at, (*name).to_owned()));
+                self.made.push((at, (*name).to_owned()));
                 let owner = if is_last { Some(last) } else { above };
                 if let Some((uid, gid)) = owner {
                     fchownat(&next, "", Some(uid), Some(gid), AtFlags::AT_EMPTY_PATH)
@@ -120,9 +127,24 @@ impl Made {
         Ok(at)
     }
 
-    /// Removes what was made and is empty: a run that left nothing in HOME leaves no HOME.
+    /// Says to other runs that it is used. The command may hold a lock of its own there, which is then as good.
+    fn hold(&mut self, directory: &OwnedFd) {
+        if let Ok(directory) = directory.try_clone()
+            && flock(&directory, FlockOperation::NonBlockingLockShared).is_ok()
+        {
+            self.used.push(directory);
+        }
+    }
+
+    /// Removes what was made and is empty and not used by another run: a run that left nothing in HOME leaves no HOME.
     pub fn remove_if_empty(&mut self) -> Result<(), HomeError> {
-        while let Some((parent, name)) = self.0.pop() {
+        self.used.clear();
+        while let Some((parent, name)) = self.made.pop() {
+            let directory = openat(&parent, name.as_os_str(), DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty());
+            let locked = directory.as_ref().map(|it| flock(it, FlockOperation::NonBlockingLockExclusive));
+            if locked == Ok(Err(rustix::io::Errno::WOULDBLOCK)) {
+                continue;
+            }
             match unlinkat(&parent, name.as_os_str(), UnlinkatFlags::RemoveDir) {
                 Ok(()) | Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT | Errno::ENOTDIR) => {}
                 Err(errno) => return Err(failed("unlinkat", Path::new(&name))(errno)),
@@ -171,6 +193,24 @@ mod tests {
         std::fs::write(state[0].join("kept"), "").unwrap();
         made.remove_if_empty().unwrap();
         assert!(state[0].join("kept").exists() && !home.join(".local").exists());
+    }
+
+    #[test]
+    fn what_another_run_uses_stays() {
+        let top = tempfile::tempdir().unwrap();
+        let home = top.path().join("agent");
+        let state = [home.join(".cache")];
+        let (uid, gid) = ids();
+        let mut first = make(&home, &state, uid, gid).unwrap();
+        let mut second = make(&home, &state, uid, gid).unwrap();
+        first.remove_if_empty().unwrap();
+        assert!(state[0].exists());
+        second.remove_if_empty().unwrap();
+        assert!(state[0].exists(), "it has not made it");
+        let alone = top.path().join("alone");
+        let state = [".cache", ".local", ".local/bin"].map(|name| alone.join(name));
+        make(&alone, &state, uid, gid).unwrap().remove_if_empty().unwrap();
+        assert!(!alone.exists());
     }
 
     #[test]

@@ -37,12 +37,14 @@ use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
+use crate::supervise::watch_mounts::{self, MountWatch};
 use crate::sys::{self, Fork};
 use account::AccountError;
 use account::Identity;
 pub use error::InstallError;
 use firewall::rules::PROXIES;
 use firewall::{Wall, Watch};
+use mounts::MountPlan;
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::Pid;
 use placeholders::Placeholders;
@@ -95,11 +97,15 @@ pub struct Installation {
     pub wall: Option<Wall>,
     /// Changes to the firewall's tables.
     pub watch: Option<Watch>,
+    /// Changes to the sandbox's mounts.
+    pub view: Option<MountWatch>,
     /// The stage.
     pub stage: Option<StageProcess>,
     /// The observer, the stage's parent, and where it will be heard.
     observer: Option<Pid>,
     observer_channel: Option<Channel>,
+    /// What its mounts are to be, and where their table comes from.
+    view_to_come: Option<(Channel, MountPlan)>,
     /// The probes' bait outside of the sandbox.
     bait: Option<OwnedFd>,
     /// Whom the command runs as.
@@ -266,6 +272,7 @@ impl Installation {
         self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
         let (ours, theirs) = Channel::pair()?;
         let (hears, tells) = Channel::pair()?;
+        let (takes_table, gives_table) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
         let (means, scopes) = (plan.rung.means(), plan.scopes);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
@@ -275,6 +282,7 @@ impl Installation {
                 let kept = [
                     Some(theirs.as_fd().as_raw_fd()),
                     Some(tells.as_fd().as_raw_fd()),
+                    Some(gives_table.as_fd().as_raw_fd()),
                     id_mapping.map(|fd| fd.as_raw_fd()),
                     stage.terminal.as_ref().map(Terminal::number),
                 ];
@@ -290,10 +298,13 @@ impl Installation {
                 let lived = catch_unwind(AssertUnwindSafe(|| {
                     let enter = || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
-                        match &mounts {
-                            Some(plan) => enter_view(plan, means, scopes, id_mapping),
-                            None => Ok(()),
+                        if let Some(plan) = &mounts {
+                            enter_view(plan, means, scopes, id_mapping)?;
                         }
+                        if by_landlock {
+                            return Ok(());
+                        }
+                        watch_mounts::give_table(gives_table).map_err(|e| e.to_string())
                     };
                     let leave =
                         || placeholders.map_or(Ok(()), Placeholders::remove_from_inside).map_err(|e| e.to_string());
@@ -305,6 +316,7 @@ impl Installation {
                 self.identity = plan.identity.clone();
                 self.observer = stage.observer.as_ref().map(|_| pid);
                 self.stage = Some(StageProcess { pid, channel: ours });
+                self.view_to_come = mounts.filter(|_| !by_landlock).map(|plan| (takes_table, plan));
                 self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
                 Ok(())
             }
@@ -316,6 +328,9 @@ impl Installation {
         self.stage.iter_mut().for_each(|stage| stage.pid = pid);
         if let Some(identity) = &self.identity {
             self.evidence.of_command(identity.uid.as_raw(), pid);
+        }
+        if let Some((channel, plan)) = self.view_to_come.take() {
+            self.view = Some(MountWatch::begin(&channel, plan)?);
         }
         if let Some(channel) = self.observer_channel.take() {
             self.evidence.hear_observer(Hearing::begin(channel, patience)?);

@@ -209,7 +209,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
         set_recursively(Path::new("/"), sys::ATTR_NOSUID)?;
     }
     chdir("/").map_err(failed("chdir", Path::new("/")))?;
-    compare(plan)
+    compare(plan, &read_mountinfo()?)
 }
 
 /// What is mounted at a path of the plan, one within the other.
@@ -364,11 +364,23 @@ pub fn read_mountinfo() -> Result<Vec<Mount>, MountError> {
 }
 
 /// Holds what the kernel shows against the plan.
-fn compare(plan: &MountPlan) -> Result<(), MountError> {
-    let mounts = read_mountinfo()?;
-    let reachable = mountinfo::reachable(&mounts);
+pub fn compare(plan: &MountPlan, mounts: &[Mount]) -> Result<(), MountError> {
+    let reachable = mountinfo::reachable(mounts);
+    compare_options(plan, &reachable)?;
+    let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
+    let writable = writable.filter(|path| !mutation::left_out("home") || path.exists());
+    for path in guarded(plan).into_iter().chain(writable.cloned()) {
+        if !reachable.iter().any(|mount| mount.point == path) {
+            return Err(MountError::NotAsPlanned { path, fault: "nothing is mounted there" });
+        }
+    }
+    Ok(())
+}
+
+/// Whether every mount that is reached has the options that the plan wants there.
+pub fn compare_options(plan: &MountPlan, reachable: &[&Mount]) -> Result<(), MountError> {
     let not_as_planned = |mount: &Mount, fault| Err(MountError::NotAsPlanned { path: mount.point.clone(), fault });
-    for mount in &reachable {
+    for mount in reachable {
         if !mutation::left_out("propagation") && !mount.propagation.is_empty() {
             return not_as_planned(mount, "it still takes part in propagation");
         }
@@ -380,28 +392,25 @@ fn compare(plan: &MountPlan) -> Result<(), MountError> {
             return not_as_planned(mount, "it is writable");
         }
     }
-    let trees = plan.aliases(&reachable).into_iter().filter(|_| !plan.whole_read_only);
-    let elsewhere = mountinfo::aliases(&reachable, &plan.read_only_within);
+    let trees = plan.aliases(reachable).into_iter().filter(|_| !plan.whole_read_only);
+    let elsewhere = mountinfo::aliases(reachable, &plan.read_only_within);
     for alias in trees.chain(elsewhere).filter(|_| !mutation::left_out("aliases")) {
-        match mountinfo::holding(&reachable, &alias) {
+        match mountinfo::holding(reachable, &alias) {
             Some(mount) if !mount.read_only() => {
                 return not_as_planned(mount, "it shows a read-only tree under another name and is writable");
             }
             _ => {}
         }
     }
-    let attached = |path: &Path| reachable.iter().any(|m| m.point == path);
+    Ok(())
+}
+
+/// Where the plan has something mounted that keeps the command from what is below it.
+pub fn guarded(plan: &MountPlan) -> Vec<PathBuf> {
     let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
     let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
-    let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
-    let writable = writable.filter(|path| !mutation::left_out("home") || path.exists());
     let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
     let pinned = plan.pinned();
     let within = plan.read_only_within.iter().chain(&pinned).filter(|_| !mutation::left_out("read-only-within"));
-    for path in covered.chain(masked).chain(writable).chain(trees).chain(within) {
-        if !attached(path) {
-            return Err(MountError::NotAsPlanned { path: path.clone(), fault: "nothing is mounted there" });
-        }
-    }
-    Ok(())
+    covered.chain(masked).chain(trees).chain(within).cloned().collect()
 }

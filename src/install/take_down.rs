@@ -12,6 +12,8 @@ impl Installation {
     /// have to say before they go.
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
+        // It holds the namespace, and what is mounted there.
+        self.view = None;
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
         let stage = self.stage.as_ref().map(|stage| stage.pid);
         let emptied = match self.stage.take() {

@@ -1,6 +1,7 @@
 //! What can go wrong in keeping a ledger. Each message is one line.
 
 use super::control_path::UnsafePath;
+use super::writer::Tampering;
 use nix::errno::Errno;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -27,6 +28,14 @@ pub enum LedgerError {
         /// The kernel's answer.
         #[source]
         cause: Errno,
+    },
+    /// The file is not what was written any more.
+    #[error("the ledger was tampered with in mid-run: {target:?}: {tampering}")]
+    Tampered {
+        /// The ledger's path.
+        target: String,
+        /// What was done.
+        tampering: Tampering,
     },
     /// A failed start could not take back what it had made.
     #[error("{cause}; {left:?}, made by this start, could not be removed: {errno}")]

@@ -37,6 +37,8 @@ pub(super) struct Sink {
     /// [`PATIENCE`], but in tests.
     pub(super) patience: Duration,
     owed: Vec<u8>,
+    /// What has been written, in bytes.
+    pub(super) written: u64,
     /// Whether a reader was waited for in vain. Until it reads again it is not waited for any more, so that it holds up
     /// this process once and not with every line.
     stalled: bool,
@@ -45,7 +47,14 @@ pub(super) struct Sink {
 impl Sink {
     pub(super) fn new(file: OwnedFd) -> nix::Result<Sink> {
         let kind = SFlag::from_bits_truncate(fstat(&file)?.st_mode & SFlag::S_IFMT.bits());
-        Ok(Sink { file, paced: kind != SFlag::S_IFREG, patience: PATIENCE, owed: Vec::new(), stalled: false })
+        Ok(Sink {
+            file,
+            paced: kind != SFlag::S_IFREG,
+            patience: PATIENCE,
+            owed: Vec::new(),
+            written: 0,
+            stalled: false,
+        })
     }
 
     pub(super) fn file(&self) -> &OwnedFd {
@@ -69,6 +78,7 @@ impl Sink {
         }
         let (done, result) = self.push(&self.owed);
         self.owed.drain(..done);
+        self.written += done as u64;
         self.stalled = result == Err(Errno::ETIMEDOUT);
         result
     }
@@ -77,6 +87,7 @@ impl Sink {
     pub(super) fn write_line(&mut self, line: &[u8]) -> Result<(), Refused> {
         debug_assert!(!self.owes());
         let (done, result) = self.push(line);
+        self.written += done as u64;
         self.stalled = result == Err(Errno::ETIMEDOUT);
         result.map_err(|cause| {
             if done > 0 {

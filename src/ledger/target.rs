@@ -84,6 +84,16 @@ impl Made {
         self.file.is_some()
     }
 
+    /// The path of the file that was made here.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|entry| entry.path.as_path())
+    }
+
+    /// The directory of that file.
+    pub(super) fn directory(&self) -> Option<&OwnedFd> {
+        self.file.as_ref().map(|entry| &entry.dir)
+    }
+
     /// Removes the file, if its name still means `file`, and then each directory that was made and is empty again.
     pub(crate) fn remove(self, file: &OwnedFd) -> Result<(), LedgerError> {
         if let Some(entry) = self.file {

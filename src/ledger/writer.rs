@@ -1,6 +1,7 @@
 //! The one writer of a run's ledger.
 
 mod folding;
+mod presence;
 
 use super::attempts::Attempts;
 use super::chain::{ORIGIN, head_after};
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+pub use presence::Tampering;
 
 /// What a record that cannot be written means for the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,6 +108,8 @@ pub struct Ledger {
     leaving: Vec<usize>,
     /// Whether counted denials were due and could not be written.
     stuck: bool,
+    /// Whether the file's name does not mean it any more.
+    nameless: bool,
 }
 
 impl Ledger {
@@ -142,6 +147,7 @@ impl Ledger {
             counts: Counts::of(run.as_str()),
             leaving: Vec::new(),
             stuck: false,
+            nameless: false,
         })
     }
 
@@ -181,9 +187,9 @@ impl Ledger {
     }
 
     /// Whether something still waits that could not be written: the rest of a line, a count of lost records, or denials
-    /// that were counted.
+    /// that were counted; or what is written has no name to be read by.
     pub fn is_losing(&self) -> bool {
-        self.sink.owes() || self.tally.is_losing() || self.stuck
+        self.sink.owes() || self.tally.is_losing() || self.stuck || self.nameless
     }
 
     /// Adds a record as one line, in one write(2) where the file takes it whole. A denial's `attempt` is set here, and

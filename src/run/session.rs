@@ -11,7 +11,8 @@ use crate::policy::Axis;
 use crate::probe::evidence::Heard;
 use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
-use crate::supervise::{AbortCause, Watchman};
+use crate::supervise::watch_mounts::MountWatch;
+use crate::supervise::{AbortCause, Watchman, check_mounts};
 use crate::sys;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
@@ -42,7 +43,8 @@ pub struct Session {
 
 impl Session {
     /// Begins with an open ledger and nothing in force.
-    pub fn begin(ledger: Ledger, watchman: Watchman, held: Vec<Reservation>, status: Option<OwnedFd>) -> Session {
+    pub fn begin(ledger: Ledger, mut watchman: Watchman, held: Vec<Reservation>, status: Option<OwnedFd>) -> Session {
+        watchman.watch_ledger(&ledger);
         let strangers = processes::children_of(getpid());
         let installation = Installation::beside(strangers);
         Session { ledger, installation, watchman, status, _held: held, recorded: false, started: false }
@@ -131,6 +133,7 @@ impl Session {
             calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
         };
         evidence.begin(&counters);
+        check_mounts(&mut self.installation, MountWatch::arm)?;
         Ok(heard)
     }
 
@@ -166,13 +169,16 @@ impl Session {
 
     /// Takes everything down and writes the last record.
     pub fn seal(mut self, how: Ended) -> Result<(), Error> {
+        if let Err(fault) = self.ledger.look() {
+            return Err(self.fail(fault.into()));
+        }
         let outcome = match how {
             Ended::Exited(_) => Outcome::Exited,
             Ended::Signaled(_) => Outcome::Signaled,
         };
         self.take_down();
         let end = SealInput { started: true, outcome, exit_code: Some(how.status()) };
-        let sealed = self.ledger.seal(end);
+        let sealed = self.ledger.seal(end).and_then(|sealed| self.ledger.stands().map(|()| sealed));
         let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
         tell(self.status.take(), &status);
         sealed?;
@@ -186,6 +192,16 @@ impl Session {
             complain(&other.to_string());
         }
         self.take_down();
+        // What has become of the ledger meanwhile is on record too, under whatever cause the run ends.
+        let error = match (self.ledger.look(), error) {
+            (Ok(()), error) => error,
+            // A file that is removed takes with it what covers it in the sandbox.
+            (Err(fault), Error::Aborted(AbortCause::ViewAltered(_))) => fault.into(),
+            (Err(fault), error) => {
+                complain(&fault.to_string());
+                error
+            }
+        };
         let outcome = if self.started { Outcome::Aborted } else { Outcome::NotStarted };
         let end = SealInput { started: self.started, outcome, exit_code: (!self.started).then_some(error.status()) };
         let status = if self.recorded { self.seal_failure(&error, end) } else { Status::unsealed(end) };

@@ -4,6 +4,8 @@ pub mod descendants;
 pub mod processes;
 mod signals;
 pub mod terminal;
+pub mod watch_ledger;
+pub mod watch_mounts;
 
 use crate::channel::ChannelError;
 use crate::install::Installation;
@@ -21,6 +23,8 @@ use signals::{Meaning, Signals};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use terminal::{AfterStop, JobControl};
+use watch_ledger::LedgerWatch;
+use watch_mounts::{MountWatch, MountWatchError};
 
 /// Why a run is ended before its command has ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,12 @@ pub enum AbortCause {
     /// The wall is not what was installed.
     #[error("the firewall's rules were changed in mid-run: {0}")]
     WallAltered(String),
+    /// The mounts are not what was installed.
+    #[error("the sandbox's mounts were changed in mid-run: {0}")]
+    ViewAltered(String),
+    /// The mounts cannot be looked at.
+    #[error(transparent)]
+    Mounts(#[from] MountWatchError),
     /// Someone has asked for the end of a set-up that did not come to one.
     #[error("a signal asked for the end while the set-up was under way, and the set-up did not finish")]
     AskedToEnd,
@@ -66,6 +76,7 @@ pub struct Watchman {
     signals: Signals,
     job: JobControl,
     command: Option<Pid>,
+    ledger: Option<LedgerWatch>,
 }
 
 impl Watchman {
@@ -73,7 +84,12 @@ impl Watchman {
     /// dies would leave is from here on this process's to end.
     pub fn new() -> Result<Watchman, AbortCause> {
         set_child_subreaper(true).map_err(failed("prctl PR_SET_CHILD_SUBREAPER"))?;
-        Ok(Watchman { signals: Signals::new()?, job: JobControl::new(), command: None })
+        Ok(Watchman { signals: Signals::new()?, job: JobControl::new(), command: None, ledger: None })
+    }
+
+    /// From here on the ledger's file is watched.
+    pub fn watch_ledger(&mut self, ledger: &Ledger) {
+        self.ledger = LedgerWatch::begin(ledger);
     }
 
     /// Waits for a notice of the stage that `wanted` picks, while evidence is taken in and signals are forwarded.
@@ -93,6 +109,13 @@ impl Watchman {
             if ready.watch {
                 check_wall(installation)?;
             }
+            if ready.mounts {
+                check_mounts(installation, MountWatch::look)?;
+            }
+            let due = self.ledger.as_mut().map_or(Ok(false), LedgerWatch::take_due);
+            if due.map_err(failed("read of inotify"))? {
+                ledger.look().map_err(EvidenceError::from)?;
+            }
             if ready.signals && !self.signals.note_pending() {
                 self.take_signals(installation)?;
             }
@@ -110,6 +133,7 @@ impl Watchman {
             }
             ledger.flush_due(Instant::now()).map_err(EvidenceError::from)?;
             if ledger.is_losing() {
+                ledger.look().map_err(EvidenceError::from)?;
                 ledger.retry();
                 installation.evidence.hold_egress_while_losing(ledger)?;
             }
@@ -138,14 +162,20 @@ impl Watchman {
         };
         let signals = self.signals.to_wait_for().map(|signals| add(signals.as_fd()));
         let watch = installation.watch.as_ref().map(|watch| add(watch.as_fd()));
-        // These four are looked at after every wait.
+        // These five are looked at after every wait.
+        self.ledger.as_ref().and_then(LedgerWatch::awaited).map(&mut add);
         installation.evidence.observer().map(|observer| add(observer.as_fd()));
         installation.evidence.log().map(|log| add(log.as_fd()));
         let audit = installation.evidence.audit();
         audit.and_then(|audit| audit.awaited()).map(&mut add);
         installation.evidence.reports().map(|reports| add(reports.as_fd()));
+        let mounts = installation.view.as_ref().and_then(MountWatch::awaited).map(|view| {
+            fds.push(PollFd::new(view, PollFlags::POLLPRI));
+            fds.len() - 1
+        });
         let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush());
-        let until = until.chain(audit.and_then(|audit| audit.due())).min();
+        let until = until.chain(audit.and_then(|audit| audit.due()));
+        let until = until.chain(self.ledger.as_ref().and_then(LedgerWatch::due)).min();
         let left = until.map(|d| d.saturating_duration_since(Instant::now()));
         // What could not be written is tried again from time to time, not only when there is more to write.
         let retry = ledger.is_losing().then_some(RETRY);
@@ -159,7 +189,12 @@ impl Watchman {
             Err(errno) => return Err(failed("poll")(errno)),
         }
         let ready = |index: usize| fds[index].any() == Some(true);
-        Ok(Ready { signals: signals.is_some_and(ready), stage: ready(0), watch: watch.is_some_and(ready) })
+        Ok(Ready {
+            signals: signals.is_some_and(ready),
+            stage: ready(0),
+            watch: watch.is_some_and(ready),
+            mounts: mounts.is_some_and(ready),
+        })
     }
 
     /// Passes each signal on to the command, once.
@@ -255,6 +290,7 @@ struct Ready {
     signals: bool,
     stage: bool,
     watch: bool,
+    mounts: bool,
 }
 
 fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
@@ -267,6 +303,21 @@ fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
         Integrity::Altered(difference) => {
             installation.strike();
             Err(AbortCause::WallAltered(difference))
+        }
+    }
+}
+
+/// Has the mounts looked at, where they are watched.
+pub fn check_mounts(
+    installation: &mut Installation,
+    look: impl FnOnce(&mut MountWatch) -> Result<Option<String>, MountWatchError>,
+) -> Result<(), AbortCause> {
+    let Some(view) = &mut installation.view else { return Ok(()) };
+    match look(view)? {
+        None => Ok(()),
+        Some(difference) => {
+            installation.strike();
+            Err(AbortCause::ViewAltered(difference))
         }
     }
 }
