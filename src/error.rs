@@ -12,6 +12,7 @@ use crate::ledger::{LedgerError, UnsafePath, VerifyError};
 use crate::plan::Refusal;
 use crate::policy::PolicyError;
 use crate::policy::show::CheckError;
+use crate::probe::suite_file::SuiteError;
 use crate::report::ReportError;
 use crate::supervise::AbortCause;
 use crate::why::WhyError;
@@ -88,6 +89,9 @@ pub enum Error {
     /// The set-up.
     #[error("install: {0}")]
     Install(#[from] InstallError),
+    /// The probes as data.
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
     /// A pre-flight probe.
     #[error("probe {id}: expected {expected}, saw {seen}; nothing was started ({why})")]
     Probe {

@@ -13,6 +13,7 @@ impl Installation {
     pub fn take_down(&mut self, ledger: &mut Ledger) -> Vec<String> {
         let mut faults = Vec::new();
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
+        self.bait = None;
         let stage = self.stage.as_ref().map(|stage| stage.pid);
         let emptied = match self.stage.take() {
             Some(stage) => self.end_sandbox(stage),

@@ -9,11 +9,11 @@ use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, lstat};
 use nix::unistd::{AccessFlags, access, chdir, geteuid, mkdir, unlink};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// What a probe tries on the file system.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operation {
     /// Creates a file in each protected tree and in each mount beneath one.
