@@ -60,6 +60,8 @@ fn nist_high_holds_on_every_rung_and_nothing_is_left() {
     as_root(&fence, &format!("mkdir -p {WORKSPACE}/.git/hooks && chown -R {user}:{user} {WORKSPACE}"));
     let look = format!("find {WORKSPACE} {home} -printf '%p %y %m %U %G\\n' | sort");
     let (before, files) = (survey(&fence), as_root(&fence, &look));
+    let list = as_root(&fence, &format!("{RINGFENCE} probe --list --format json"));
+    let suite: Vec<Value> = serde_json::from_str(&list).expect("a list");
     for rung in RUNGS {
         let ended = on(rung, &fence, user, &home);
         assert_eq!((ended.said.code, ended.said.err.as_str()), (Some(0), ""), "{rung:?}: {ended}");
@@ -68,6 +70,11 @@ fn nist_high_holds_on_every_rung_and_nothing_is_left() {
         println!("{rung:?}: {} passed, not here: {skipped:?}", passed.len());
         assert!(passed.len() > 55 && with(&rows, "failed").is_empty(), "{rung:?}: {ended}");
         assert_eq!(passed.iter().filter(|id| id.starts_with("trace.")).count(), 7, "{ended}");
+        // It is tried where the list says that it is.
+        let listed =
+            |id: &str| suite.iter().any(|one| one["id"] == id && one["rungs"].to_string().contains(rung.name()));
+        let strays: Vec<&&str> = passed.iter().filter(|id| !id.starts_with("trace.") && !listed(id)).collect();
+        assert!(strays.is_empty(), "{rung:?}: the list has them on other rungs: {strays:?}");
         // The record says the same.
         assert!(recorded(&ended).iter().all(|probe| probe.passed && passed.contains(&probe.id.as_str())), "{ended}");
         assert_eq!(recorded(&ended).len(), passed.len(), "{ended}");
@@ -162,6 +169,46 @@ fn a_suite_of_the_callers_is_tried_besides_and_its_failure_is_one() {
     assert_eq!(taken.said.code, Some(125), "{taken}");
     let expected = "/srv/suite/own.toml:2: the id \"network.direct.tcp\" is taken by a probe of probes/network.toml";
     assert!(taken.said.err.contains(expected) && taken.said.err.lines().count() == 1, "{taken}");
+}
+
+#[test]
+fn paths_and_sockets_of_ones_own_are_tried() {
+    let fence = Fence::new();
+    as_root(&fence, "mkdir /srv/suite && touch /srv/closed && chmod 600 /srv/closed");
+    let one = |id: &str, restriction: &str, operation: &str, expect: &str| {
+        format!(
+            "[[probe]]\nid = \"{id}\"\ntitle = \"x\"\nrestrictions = [\"{restriction}\"]\nclass = \"{}\"\n\
+             operation = {{ {operation} }}\nexpect = [\"{expect}\"]\nwhy = \"x\"\n",
+            id.split('.').nth(1).expect("a class")
+        )
+    };
+    let files = "read-only-trees";
+    let suite = [
+        one("filesystem.direct.a", files, "create-in = [\"/srv\", \"/usr\"]", "EROFS"),
+        one("filesystem.enablement.b", files, "create-in = [\"/tmp\", \"/dev/shm\"]", "ok"),
+        one("filesystem.direct.c", files, "open-for-reading = [\"/srv/closed\"]", "EACCES"),
+        one("filesystem.enablement.d", files, "open-for-reading = [\"/etc/passwd\", \"/usr\"]", "ok"),
+        one("filesystem.direct.e", files, "connect-unix = [\"/run/none\"]", "ENOENT"),
+        one("filesystem.direct.f", files, "connect-unix = [\"/tmp/live\"]", "EACCES"),
+    ];
+    fence.world.write("/srv/suite/own.toml", suite.concat(), 0o644);
+    let listens = "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('/tmp/live'); \
+                   __import__('os').chmod('/tmp/live', 0o777); s.listen(); time.sleep(60)";
+    let mut command = fence.world.command("python3");
+    command.args(["-c", listens]);
+    let mut server = fence.world.spawn(command).expect("python3");
+    while fence.as_root("test -S /tmp/live").code != Some(0) {}
+    let ended = probe(
+        &fence,
+        &["--probes", "/srv/suite", "--only", "*.a", "*.b", "*.c", "*.d", "*.e", "*.f", "--format", "json"],
+    );
+    server.kill().expect("kill");
+    server.wait().expect("wait");
+    let rows = rows(&ended);
+    // A socket that lies in the writable set and is open to all is reached, and is seen to be.
+    assert_eq!(with(&rows, "failed"), ["filesystem.direct.f"], "{ended}");
+    assert!(rows.iter().any(|row| row.0 == "filesystem.direct.f" && row.2 == "ok"), "{ended}");
+    assert_eq!(with(&rows, "passed").iter().filter(|id| !id.starts_with("trace.")).count(), 5, "{ended}");
 }
 
 #[test]

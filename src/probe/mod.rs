@@ -2,6 +2,7 @@
 //! the command will be. Some before every command, all of them by `ringfence probe`.
 
 pub mod arena;
+mod changes;
 mod child;
 pub mod evidence;
 mod filesystem;

@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Operation {
 fn names_of<T: Deserialize<'static>>() -> Vec<&'static str> {
     let mut names = Vec::new();
     // Nothing is read, so that nothing comes of it but the names.
-    if T::deserialize(Names(&mut names)).is_ok() {}
+    let _nothing = T::deserialize(Names(&mut names)).is_ok();
     names
 }
 

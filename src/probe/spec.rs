@@ -166,9 +166,11 @@ impl Spec {
 
     /// Where it connects to by TCP, past the proxy.
     pub fn connects(&self) -> Vec<SocketAddr> {
-        use network::Operation::{Tcp, TcpFromGrandchild};
+        use network::Operation::{Tcp, TcpFromDaemon, TcpFromGrandchild, TcpFromThread};
         match &self.operation {
-            Operation::Network(Tcp(addresses) | TcpFromGrandchild(addresses)) => addresses.clone(),
+            Operation::Network(
+                Tcp(addresses) | TcpFromGrandchild(addresses) | TcpFromDaemon(addresses) | TcpFromThread(addresses),
+            ) => addresses.clone(),
             _ => Vec::new(),
         }
     }
@@ -219,9 +221,7 @@ impl Needs {
             Needs::Mounts | Needs::FileRules | Needs::MadeSockets | Needs::OwnUid | Needs::Bounding => {
                 self.is_met(&run)
             }
-            Needs::Accounts | Needs::Masks => {
-                means.files == FileBarrier::Mounts && (self == Needs::Masks || !means.one_uid)
-            }
+            Needs::Accounts | Needs::Masks => means.files == FileBarrier::Mounts,
             Needs::GivingPrograms => !means.one_uid || means.files == FileBarrier::Mounts,
             Needs::Scopes
             | Needs::OpenLoopback
