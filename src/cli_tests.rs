@@ -125,6 +125,7 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("probe --format xml", "\"xml\" is no format; accepted: table, json, tap, junit"),
         ("probe --timeout 0", "0 is not in 1..=86400"),
         ("probe --list --explain x", "cannot be used with"),
+        ("probe --external --ledger /x", "cannot be used with"),
         ("probe -- true", "unexpected argument"),
         ("policy shwo", "accepted: show, check"),
         ("verify l --head abc", "64 hexadecimal digits"),

@@ -10,20 +10,21 @@ use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
 use crate::policy::{Policy, Posture, show};
-use crate::probe::listing;
-use crate::probe::render::Form;
+use crate::probe::render::{self, Form};
 use crate::probe::spec::Spec;
 use crate::probe::suite_file::SuiteError;
+use crate::probe::{external, listing};
 use crate::report::{self, ReportError};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::io::{BufWriter, IsTerminal, Write};
+use std::time::Duration;
 
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
 pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
     let holds_something = match command {
         Command::Run(_) => true,
-        Command::Probe(args) => !args.suite.only_prints(),
+        Command::Probe(args) => !args.suite.only_prints() && !args.suite.external,
         _ => false,
     };
     if !holds_something {
@@ -36,6 +37,13 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
             crate::run::run(args, signals)
         }
         Command::Probe(args) if args.suite.only_prints() => suite(&args.suite, &mut out),
+        Command::Probe(args) if args.suite.external => {
+            let selection = args.suite.selection()?;
+            let patience = Duration::from_secs(args.suite.timeout);
+            let report = external::probe(&args.policy.load()?, selection, patience)?;
+            out.write_all(render::render(&report, args.suite.format).as_bytes()).map_err(call("write"))?;
+            Ok(report.status())
+        }
         Command::Probe(args) => {
             drop(out);
             crate::run::probe(args, signals)

@@ -38,6 +38,9 @@ pub struct SuiteFlags {
     /// How long all probes together may take
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
+    /// Put nothing in force and keep no record: try the policy on this very process, whoever has confined it
+    #[arg(long, conflicts_with_all = ["ledger", "rung", "json_status_fd", "label", "list", "explain"])]
+    pub external: bool,
     /// Print the suite, as a table or as JSON, and try nothing
     #[arg(long, conflicts_with = "explain")]
     pub list: bool,

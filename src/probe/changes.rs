@@ -46,15 +46,17 @@ pub fn names_in(tree: &Path) -> Vec<String> {
     })
 }
 
-/// Sets mode, owner and times to what they are, of the tree itself and of a file in it.
+/// Sets mode, owner and times to what they are, of the tree itself and of a file in it; of the file not the owner, for
+/// that takes away what an execution of it gives (chown(2)).
 pub fn attributes_in(tree: &Path) -> Vec<String> {
     searched(tree, || {
-        let objects = std::iter::once(tree.to_owned()).chain(a_file_in(tree));
-        objects.flat_map(|object| attributes_of(&object)).collect()
+        let mut seen = attributes_of(tree, true);
+        seen.extend(a_file_in(tree).into_iter().flat_map(|file| attributes_of(&file, false)));
+        seen
     })
 }
 
-fn attributes_of(object: &Path) -> Vec<String> {
+fn attributes_of(object: &Path, owner_too: bool) -> Vec<String> {
     let stat = match lstat(object) {
         Ok(stat) => stat,
         Err(errno) => return vec![name_of(errno)],
@@ -63,11 +65,14 @@ fn attributes_of(object: &Path) -> Vec<String> {
     let owner = (Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)));
     let (read, written) =
         (TimeSpec::new(stat.st_atime, stat.st_atime_nsec), TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec));
-    vec![
+    let mut seen = vec![
         errno_of(fchmodat(AT_FDCWD, object, mode, FchmodatFlags::FollowSymlink)),
-        errno_of(fchownat(AT_FDCWD, object, owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW)),
         errno_of(utimensat(AT_FDCWD, object, &read, &written, UtimensatFlags::NoFollowSymlink)),
-    ]
+    ];
+    if owner_too {
+        seen.push(errno_of(fchownat(AT_FDCWD, object, owner.0, owner.1, AtFlags::AT_SYMLINK_NOFOLLOW)));
+    }
+    seen
 }
 
 /// The same by a descriptor that is open for reading, and by its name in /proc.
@@ -94,8 +99,9 @@ pub fn attributes_by_descriptor(tree: &Path) -> Vec<String> {
     ]
 }
 
-/// A regular file in the tree, if one is seen soon.
+/// A regular file in the tree, if one is seen soon, whose mode says nothing of an execution.
 fn a_file_in(tree: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(tree).ok()?.take(256).flatten();
-    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path()).next()
+    let paths = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
+    paths.into_iter().find(|path| lstat(path).is_ok_and(|stat| stat.st_mode & 0o6000 == 0))
 }

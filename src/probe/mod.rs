@@ -5,6 +5,7 @@ pub mod arena;
 mod changes;
 mod child;
 pub mod evidence;
+pub mod external;
 mod filesystem;
 mod identity;
 mod kernel;

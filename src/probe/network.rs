@@ -130,7 +130,8 @@ fn tcp(address: SocketAddr) -> String {
     outcome.unwrap_or_else(name_of)
 }
 
-fn udp(address: SocketAddr) -> String {
+/// Sends a datagram; the kernel refuses it while the call is made, or it has got out.
+pub fn udp(address: SocketAddr) -> String {
     let outcome = (|| {
         let fd = open(address, SockType::Datagram, None)?;
         connect_to(&fd, address)?;

@@ -100,6 +100,27 @@ impl Operation {
         .concat()
     }
 
+    /// Whether it takes what only a run of this program has: its processes, its proxy, its keyring, its stage, its evidence.
+    pub fn takes_a_run(&self) -> bool {
+        use identity::Operation::{CallersKeyring, Keyring, ProxyEnvironment};
+        use kernel::Operation::{SignalSupervisor, TraceSupervisor};
+        use network::Operation::{Proxy, ProxyProcess};
+        matches!(
+            self,
+            Operation::Evidence(_)
+                | Operation::Filesystem(filesystem::Operation::CreateAsStage)
+                | Operation::Identity(CallersKeyring | Keyring | ProxyEnvironment)
+                | Operation::Kernel(SignalSupervisor | TraceSupervisor)
+                | Operation::Network(Proxy(_) | ProxyProcess)
+        )
+    }
+
+    /// Whether it would leave a mount where it succeeds.
+    pub fn may_mount(&self) -> bool {
+        use filesystem::Operation::MountOverProtected;
+        matches!(self, Operation::Filesystem(MountOverProtected) | Operation::Kernel(kernel::Operation::Mount))
+    }
+
     /// Tries the operation in the stage; `None` where it is not the stage's to try.
     pub fn make_as_stage(&self, run: &Surroundings) -> Option<Vec<String>> {
         match self {
