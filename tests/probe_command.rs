@@ -303,6 +303,16 @@ fn a_host_that_does_not_grant_something_fails_by_the_probes_name() {
 }
 
 #[test]
+fn progress_is_for_a_terminal_alone() {
+    let fence = Fence::new();
+    let probe = format!("{RINGFENCE} probe --only \\*.no-new-privs --ledger {LEDGER}");
+    let shown = as_root(&fence, &format!("script -qec '{probe} >/tmp/out' /dev/null"));
+    assert!(shown.contains("ringfence: trying the policy"), "{shown:?}");
+    let out = as_root(&fence, "cat /tmp/out");
+    assert!(out.contains("privilege.direct.no-new-privs") && !out.contains("trying"), "{out}");
+}
+
+#[test]
 fn the_suite_is_printed_without_privilege() {
     let fence = Fence::new();
     let list =

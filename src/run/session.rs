@@ -192,8 +192,9 @@ impl Session {
         let faults = self.take_down();
         self.held.clear();
         let left = compare(&faults);
-        for probe in &left {
-            self.ledger.append(Body::Probe(probe.clone()))?;
+        let mut recorded = left.iter().map(|probe| self.ledger.append(Body::Probe(probe.clone())));
+        if let Some(error) = recorded.find_map(Result::err) {
+            return Err(self.fail(error.into()));
         }
         let failed = failed || left.iter().any(|probe| !probe.passed);
         let end = SealInput { started: false, outcome: Outcome::NotStarted, exit_code: Some(i32::from(failed)) };
