@@ -17,7 +17,7 @@ const RINGFENCE: &str = "/usr/local/bin/ringfence";
 const LEDGER: &str = "/var/log/startup.jsonl";
 
 /// What is measured: its name and its command. The peers do less; what each does stands in the README.
-const CANDIDATES: [(&str, &[&str]); 6] = [
+const CANDIDATES: [(&str, &[&str]); 7] = [
     ("true, by plain exec", &["true"]),
     (
         "setpriv: ids, groups, capabilities, no_new_privs",
@@ -55,6 +55,7 @@ const CANDIDATES: [(&str, &[&str]); 6] = [
     ),
     ("ringfence --policy control", &[RINGFENCE, "run", "--policy", "control", "--ledger", LEDGER, "--", "true"]),
     ("ringfence --policy non-root", &[RINGFENCE, "run", "--policy", "non-root", "--ledger", LEDGER, "--", "true"]),
+    ("ringfence probe --policy nist-high", &[RINGFENCE, "probe", "--policy", "nist-high", "--ledger", LEDGER]),
     ("ringfence --policy nist-high", &[RINGFENCE, "run", "--policy", "nist-high", "--ledger", LEDGER, "--", "true"]),
 ];
 const BWRAP: usize = 2;

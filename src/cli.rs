@@ -1,6 +1,8 @@
 //! The command line, as clap types. What the flags say about a policy is one [`Layer`]; what they say about this run
 //! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
 
+mod probe;
+
 use crate::plan::rung::{self, Rung};
 use crate::policy::upstream;
 use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
@@ -12,6 +14,8 @@ use std::ffi::OsString;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+pub use probe::{ProbeArgs, SuiteFlags};
 
 /// Puts a graded policy in force, proves that it holds, runs a command under it, and records every denial.
 #[derive(Debug, Parser)]
@@ -27,6 +31,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a command under a policy
     Run(RunArgs),
+    /// Try whether a policy holds here, without a command: 0 if every probe that applies passes, 1 if one fails
+    Probe(Box<ProbeArgs>),
     /// Print what would carry each restriction on this host, and what is missing
     Plan(PlanArgs),
     /// Show or check policies

@@ -1,6 +1,7 @@
 //! The command line: what each flag comes to, and that whatever is wrong is said in one line.
 use super::*;
 use crate::policy::{Leftovers, Loopback, Posture};
+use crate::probe::render::Form;
 
 fn cli(args: &str) -> Command {
     match parse(std::iter::once("ringfence").chain(args.split(' '))) {
@@ -78,6 +79,11 @@ fn every_subcommand_parses() {
     assert!(
         matches!(cli("policy show --policy ./x.toml"), Command::Policy(PolicyCommand::Show(flags)) if flags.policy == PolicyArg::File("./x.toml".into()))
     );
+    assert!(
+        matches!(cli("probe --only a b.* --format tap --timeout 5 --rung bare --network open"), Command::Probe(args)
+            if args.suite.only == ["a", "b.*"] && args.suite.timeout == 5 && args.suite.format == Form::Tap
+                && args.run.demanded().is_some() && args.policy.layer.network == Some(Posture::Open))
+    );
     assert!(matches!(cli("policy check x"), Command::Policy(PolicyCommand::Check { .. })));
     assert!(
         matches!(cli("allowlist check a.test b.test:22 --policy locked"), Command::Allowlist(AllowlistCommand::Check { targets, .. }) if targets.len() == 2)
@@ -127,7 +133,15 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("run --policy control", "<CMD>"),
         ("run true", "'true'"),
         ("run --netwrok open -- true", "did you mean --network?"),
-        ("rnu", "unrecognized subcommand 'rnu'; accepted: run, plan, policy, allowlist, why, connect, verify, report"),
+        (
+            "rnu",
+            "unrecognized subcommand 'rnu'; accepted: run, probe, plan, policy, allowlist, why, connect, verify, report",
+        ),
+        ("probe --format xml", "\"xml\" is no format; accepted: table, json, tap, junit"),
+        ("probe --timeout 0", "0 is not in 1..=86400"),
+        ("probe --list --explain x", "cannot be used with"),
+        ("probe --external --ledger /x", "cannot be used with"),
+        ("probe -- true", "unexpected argument"),
         ("policy shwo", "accepted: show, check"),
         ("verify l --head abc", "64 hexadecimal digits"),
         ("allowlist check", "HOST[:PORT]"),

@@ -1,6 +1,6 @@
 //! The subcommands that are no run: each asks, prints and returns its exit status.
 
-use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, VerifyArgs};
+use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, SuiteFlags, VerifyArgs};
 use crate::confine::exec::SignalState;
 use crate::connect;
 use crate::error::{self, Error, call};
@@ -10,14 +10,24 @@ use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
 use crate::policy::{Policy, Posture, show};
+use crate::probe::render::{self, Form};
+use crate::probe::spec::Spec;
+use crate::probe::suite_file::SuiteError;
+use crate::probe::{external, listing};
 use crate::report::{self, ReportError};
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::io::{BufWriter, IsTerminal, Write};
+use std::time::Duration;
 
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
 pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
-    if !matches!(command, Command::Run(_)) {
+    let holds_something = match command {
+        Command::Run(_) => true,
+        Command::Probe(args) => !args.suite.only_prints() && !args.suite.external,
+        _ => false,
+    };
+    if !holds_something {
         signals.unblock().map_err(call("sigprocmask"))?;
     }
     let mut out = std::io::stdout().lock();
@@ -25,6 +35,18 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
         Command::Run(args) => {
             drop(out);
             crate::run::run(args, signals)
+        }
+        Command::Probe(args) if args.suite.only_prints() => suite(&args.suite, &mut out),
+        Command::Probe(args) if args.suite.external => {
+            let selection = args.suite.selection()?;
+            let patience = Duration::from_secs(args.suite.timeout);
+            let report = external::probe(&args.policy.load()?, selection, patience)?;
+            out.write_all(render::render(&report, args.suite.format).as_bytes()).map_err(call("write"))?;
+            Ok(report.status())
+        }
+        Command::Probe(args) => {
+            drop(out);
+            crate::run::probe(args, signals)
         }
         Command::Plan(args) => plan(args, &mut out),
         Command::Policy(PolicyCommand::Show(flags)) => {
@@ -79,6 +101,24 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     };
     out.write_all(text.as_bytes()).map_err(call("write"))?;
     Ok(status)
+}
+
+fn suite(flags: &SuiteFlags, out: &mut impl Write) -> Result<i32, Error> {
+    let text = match &flags.explain {
+        Some(id) => listing::explain(&flags.all()?, id)?,
+        None => {
+            let selection = flags.selection()?;
+            let chosen: Vec<&Spec> =
+                selection.tried.iter().filter(|spec| selection.chosen.contains(&spec.id)).collect();
+            match flags.format {
+                Form::Table => listing::table(&chosen),
+                Form::Json => listing::json(&chosen),
+                Form::Tap | Form::Junit => return Err(SuiteError::ListForm.into()),
+            }
+        }
+    };
+    out.write_all(text.as_bytes()).map_err(call("write"))?;
+    Ok(0)
 }
 
 fn why(policy: &Policy, target: &str, out: &mut impl Write) -> Result<i32, Error> {

@@ -12,6 +12,8 @@ use crate::ledger::{LedgerError, UnsafePath, VerifyError};
 use crate::plan::Refusal;
 use crate::policy::PolicyError;
 use crate::policy::show::CheckError;
+use crate::probe::external::ExternalError;
+use crate::probe::suite_file::SuiteError;
 use crate::report::ReportError;
 use crate::supervise::AbortCause;
 use crate::why::WhyError;
@@ -100,6 +102,12 @@ pub enum Error {
     /// The set-up.
     #[error("install: {0}")]
     Install(#[from] InstallError),
+    /// The probes as data.
+    #[error(transparent)]
+    Suite(#[from] SuiteError),
+    /// Probes of what others have built.
+    #[error(transparent)]
+    External(#[from] ExternalError),
     /// A pre-flight probe.
     #[error("probe {id}: expected {expected}, saw {seen}; nothing was started ({why})")]
     Probe {

@@ -3,6 +3,7 @@
 mod control_files;
 mod inherited;
 mod keep;
+mod probing;
 mod session;
 
 use crate::cli::RunArgs;
@@ -14,14 +15,14 @@ use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
 use crate::install::reserve::{self, Reservation};
 use crate::install::undo;
-use crate::ledger::record::{Body, Outcome};
+use crate::ledger::record::{Body, Outcome, Probe};
 use crate::ledger::{RunId, SealInput, Status};
 use crate::plan::keep_out::keep_out;
 use crate::plan::means::FileBarrier;
 use crate::plan::rung::RUNGS;
 use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
-use crate::probe::{Suite, evidence};
+use crate::probe::selection::Selection;
 use crate::proxy::RefusalNonce;
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
@@ -33,6 +34,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+pub use probing::probe;
 pub use session::complain;
 
 /// Runs the command that the arguments name under the policy that they name, giving it the caller's signal state. Returns
@@ -110,6 +112,7 @@ impl<'a> Loaded<'a> {
             directory: std::env::current_dir().map_err(call("getcwd"))?,
             environment: std::env::vars_os().collect(),
             signals,
+            probes: Selection::preflight()?,
         };
         let run = RunId::random()?;
         let databases = Databases::read()?;
@@ -273,9 +276,21 @@ impl Installed {
     }
 
     fn try_policy(&mut self) -> Result<(), Error> {
+        match self.outcomes(PROBING)?.into_iter().find(|probe| !probe.passed) {
+            Some(Probe { id, expected, seen, .. }) => {
+                let suite = self.session.installation.suite.as_ref();
+                let why = suite.and_then(|suite| suite.why(&id)).unwrap_or_default().to_owned();
+                Err(Error::Probe { id, expected, seen, why })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Tries the suite and records the outcome of each probe.
+    fn outcomes(&mut self, patience: Duration) -> Result<Vec<Probe>, Error> {
         let session = &mut self.session;
         session.order(&Order::Probe)?;
-        let probes = session.await_notice(Some(PROBING), |notice| match notice {
+        let probes = session.await_notice(Some(patience), |notice| match notice {
             Notice::Probed(probes) => Some(Ok(probes)),
             Notice::Failed(cause) => Some(Err(cause)),
             _ => None,
@@ -283,18 +298,11 @@ impl Installed {
         let probes = probes.map_err(AbortCause::StageFailed)?;
         // Last, for what was refused to them must have been told by now.
         let heard = session.begin_recording()?;
-        let mut failed = None;
-        for probe in evidence::judge(&heard, probes).map_err(AbortCause::StageFailed)? {
-            if !probe.passed && failed.is_none() {
-                failed = Some(probe.clone());
-            }
-            session.ledger.append(Body::Probe(probe))?;
+        let judged = session.installation.suite.as_ref().map_or(Vec::new(), |suite| suite.judge(&heard, probes));
+        for probe in &judged {
+            session.ledger.append(Body::Probe(probe.clone()))?;
         }
-        if let Some(probe) = failed {
-            let why = Suite::why(&probe.id).unwrap_or_default();
-            return Err(Error::Probe { id: probe.id, expected: probe.expected, seen: probe.seen, why });
-        }
-        Ok(())
+        Ok(judged)
     }
 }
 

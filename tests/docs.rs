@@ -111,8 +111,36 @@ fn every_flag_and_key_is_described() {
             if of_run { readme.contains(&format!("`--{flag}")) } else { policy.contains(&format!("| `{flag}`")) };
         assert!(found || flag == "policy", "--{flag} is described nowhere");
     }
+    let probe = cli.find_subcommand("probe").expect("probe");
+    let known: BTreeSet<&str> = run.get_arguments().filter_map(|argument| argument.get_long()).collect();
+    let (probes, own) = (read("docs/probes.md"), probe.get_arguments().filter_map(|argument| argument.get_long()));
+    for flag in own.filter(|flag| !known.contains(flag)) {
+        assert!(probes.contains(&format!("| `--{flag}")), "docs/probes.md lacks --{flag}");
+    }
     for command in cli.get_subcommands() {
         assert!(readme.contains(&format!("ringfence {}", command.get_name())), "{}", command.get_name());
+    }
+}
+
+#[test]
+fn the_suites_data_is_described() {
+    let text = read("docs/probes.md");
+    let described = quoted(&text);
+    for operation in ringfence::probe::spec::Operation::names() {
+        assert!(text.contains(&format!("| `{operation}`")), "docs/probes.md lacks the operation {operation}");
+    }
+    for restriction in ringfence::plan::rung::Restriction::ALL {
+        let name = ringfence::probe::spec::word(&restriction);
+        assert!(described.contains(name.as_str()), "docs/probes.md lacks the restriction {name}");
+    }
+    for spec in ringfence::probe::suite_file::built_in().expect("the built-in suite") {
+        for need in &spec.needs {
+            let name = ringfence::probe::spec::word(need);
+            assert!(described.contains(name.as_str()), "docs/probes.md lacks the need {name}");
+        }
+    }
+    for trace in ringfence::probe::trace::TRACES {
+        assert!(text.contains(&format!("| `{}` |", trace.id)), "docs/probes.md lacks {}", trace.id);
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Ended, Fence, RINGFENCE, assert_left_nothing, survey};
+use common::{Ended, Fence, RINGFENCE, as_root, assert_left_nothing, survey};
 use ringfence::ledger::record::{Body, Outcome, Probe};
 use ringfence::mutation::{READ_BACK, STEPS, VARIABLE};
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,4 +265,37 @@ fn a_second_look_left_out_is_noticed_by_the_read_back() {
 
 fn holds(binary: &[u8], text: &str) -> bool {
     binary.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+/// `ringfence probe` tries all the others too, and those that only it tries notice as well.
+#[test]
+fn the_suite_names_everything_that_a_left_out_step_lets_through() {
+    let fence = prepared();
+    // A control socket that whoever reaches it may connect to.
+    let socket = "import os, socket; socket.socket(socket.AF_UNIX).bind('/run/docker.sock'); os.chmod('/run/docker.sock', 0o666)";
+    as_root(&fence, &format!("mkdir -p /run && python3 -c \"{socket}\""));
+    let attributes = ["filesystem.direct.attributes", "filesystem.adversarial.attributes-by-descriptor"];
+    for (step, expected) in [
+        ("none", &[][..]),
+        ("read-only", &["filesystem.direct.create", "filesystem.direct.names", attributes[0], attributes[1]]),
+        ("wall", &["network.direct.tcp", "network.adversarial.daemon", "network.adversarial.thread"]),
+        ("masks", &["filesystem.direct.masked", "filesystem.adversarial.masked-sockets"]),
+    ] {
+        let mut command = fence.world.command("sh");
+        command.args([
+            "-c",
+            &format!("exec {RINGFENCE} probe --policy locked --ledger /var/log/{step}.jsonl --format json"),
+        ]);
+        command.env(VARIABLE, if step == "none" { "" } else { step });
+        as_root(&fence, &format!("rm -f /var/log/{step}.jsonl"));
+        let said = Said::from(fence.world.output(command));
+        let value: serde_json::Value =
+            serde_json::from_str(&said.out).unwrap_or_else(|cause| panic!("{cause}: {said}"));
+        let rows = value["probes"].as_array().expect("rows");
+        let failed: Vec<&str> =
+            rows.iter().filter(|row| row["outcome"] == "failed").filter_map(|row| row["id"].as_str()).collect();
+        println!("{step}: {failed:?}");
+        assert_eq!(said.code, Some(i32::from(step != "none")), "{step}: {said}");
+        assert!(expected.iter().all(|id| failed.contains(id)), "{step}: {expected:?} are not all among {failed:?}");
+    }
 }

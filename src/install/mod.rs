@@ -35,6 +35,7 @@ use crate::observe::process::{Mounted, ObserverSpec};
 use crate::plan::Plan;
 use crate::plan::means::{EgressBarrier, FileBarrier};
 use crate::probe::Suite;
+use crate::probe::selection::Selection;
 use crate::stage::Stage;
 use crate::supervise::terminal::Terminal;
 use crate::supervise::watch_mounts::{self, MountWatch};
@@ -76,6 +77,8 @@ pub struct Invocation {
     pub environment: Vec<(OsString, OsString)>,
     /// The caller's signal state.
     pub signals: SignalState,
+    /// What is tried before it starts.
+    pub probes: Selection,
 }
 
 /// What is in force, piece by piece, in the order in which it was put there.
@@ -108,6 +111,8 @@ pub struct Installation {
     view_to_come: Option<(Channel, MountPlan)>,
     /// The probes' bait outside of the sandbox.
     bait: Option<OwnedFd>,
+    /// The probes of what is in force, once there is a stage to try them.
+    pub suite: Option<Suite>,
     /// Whom the command runs as.
     identity: Option<Identity>,
     /// Children that this program was started with, which are none of the run's.
@@ -266,7 +271,7 @@ impl Installation {
                 workdir: workdir(plan, invocation),
                 signals: invocation.signals.clone(),
             },
-            suite: Suite::for_run(surroundings).map_err(InstallError::Stage)?,
+            suite: Suite::for_run(surroundings, invocation.probes.clone()).map_err(InstallError::Stage)?,
             terminal: Terminal::of_caller(),
         };
         self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
@@ -318,6 +323,7 @@ impl Installation {
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.view_to_come = mounts.filter(|_| !by_landlock).map(|plan| (takes_table, plan));
                 self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
+                self.suite = Some(stage.suite);
                 Ok(())
             }
         }

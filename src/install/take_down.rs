@@ -15,6 +15,7 @@ impl Installation {
         // It holds the namespace, and what is mounted there.
         self.view = None;
         let mut note = |outcome: Result<(), String>| faults.extend(outcome.err());
+        self.bait = None;
         let stage = self.stage.as_ref().map(|stage| stage.pid);
         let emptied = match self.stage.take() {
             Some(stage) => self.end_sandbox(stage),

@@ -20,7 +20,7 @@ fn needed(what: &str, finding: &Finding) -> Result<(), String> {
 }
 
 /// What a policy asks to be held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restriction {
     /// Egress only by the proxy, which judges names and addresses.

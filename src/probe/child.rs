@@ -5,6 +5,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{getpid, getppid, setsid};
 use std::ffi::CString;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -68,6 +69,49 @@ pub fn in_grandchild(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
             return vec![errno_of(session)];
         }
         in_child(work)
+    })
+}
+
+/// The same in a process whose parent has ended, in a session of its own: a daemon.
+pub fn in_daemon(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    in_child(|| {
+        let Ok((report, write)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else { return vec!["no pipe".into()] };
+        // Between this process, which waits, and the daemon stands one that ends at once.
+        let between = in_child(|| {
+            let parent = getpid();
+            match setsid().and_then(|_| sys::fork_single_threaded()) {
+                Ok(Fork::Child) => {
+                    while getppid() == parent {
+                        std::thread::yield_now();
+                    }
+                    let done = std::fs::File::from(write).write_all(work().join("\n").as_bytes());
+                    sys::exit_now(i32::from(done.is_err()));
+                }
+                Ok(Fork::Parent(_)) => Vec::new(),
+                Err(errno) => vec![format!("setsid and fork: {}", name_of(errno))],
+            }
+        });
+        let mut text = String::new();
+        match std::fs::File::from(report).read_to_string(&mut text) {
+            Ok(_) if between.is_empty() => text.lines().map(str::to_owned).collect(),
+            Ok(_) => between,
+            Err(cause) => vec![of_io(&cause).to_string()],
+        }
+    })
+}
+
+/// The same in a thread of a child.
+pub fn in_thread(work: impl FnOnce() -> Vec<String> + Send) -> Vec<String> {
+    in_child(|| {
+        std::thread::scope(|scope| {
+            let started = std::thread::Builder::new().spawn_scoped(scope, work);
+            let ended = started.map(|thread| thread.join());
+            match ended {
+                Ok(Ok(seen)) => seen,
+                Ok(Err(_)) => vec!["the thread panicked".into()],
+                Err(cause) => vec![format!("clone: {}", name_of(of_io(&cause)))],
+            }
+        })
     })
 }
 

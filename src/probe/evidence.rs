@@ -3,12 +3,12 @@
 use super::spec::Spec;
 use crate::ledger::record::Probe;
 use crate::plan::rung::Restriction;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// What is held against what was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operation {
     /// The firewall's log, against the firewall's counters.
@@ -52,17 +52,16 @@ const HANDED_OVER: [&str; 3] = ["mount", "unshare", "clone"];
 /// The same with what a container's own filter lets pass as well, from whoever lacks the capability for it.
 const HANDED_OVER_AT_LEAST: [&str; 4] = ["mount", "unshare", "clone", "socket"];
 
-/// The outcome of all probes: of those of the confined child, `made`, in the light of what was told, and of the
+/// The outcome of all probes of a suite: of those of the confined child, `made`, in the light of what was told, and of the
 /// supervisor's own.
-pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
-    let all = super::spec::built_in()?;
-    let of = |probe: &Probe| all.iter().find(|spec| spec.id == probe.id);
+pub fn judge(heard: &Heard, suite: &[Spec], made: Vec<Probe>) -> Vec<Probe> {
+    let of = |probe: &Probe| suite.iter().find(|spec| spec.id == probe.id);
     let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
     let mut judged: Vec<Probe> =
         made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
     // What is in force shows by the probes that only that restriction brings.
     let tried: Vec<Vec<Restriction>> = judged.iter().filter_map(of).map(|spec| spec.restrictions.clone()).collect();
-    for spec in &all {
+    for spec in suite {
         let super::operation::Operation::Evidence(operation) = &spec.operation else { continue };
         let seen = match operation {
             Operation::FirewallLog => heard.firewall.map(|(refused, told)| compared(refused, told)),
@@ -75,7 +74,7 @@ pub fn judge(heard: &Heard, made: Vec<Probe>) -> Result<Vec<Probe>, String> {
         };
         judged.extend(seen.map(|seen| spec.judge(vec![seen])));
     }
-    Ok(judged)
+    judged
 }
 
 /// Nothing refused is as bad as nothing told: then nothing has been tried.
@@ -116,15 +115,17 @@ mod tests {
         for (refused, told) in [(0, 0), (3, 2), (3, 0), (2, 3)] {
             assert_ne!(compared(refused, told), ALL);
         }
+        let suite = super::super::suite_file::built_in().unwrap();
         let heard = Heard { firewall: Some((2, 2)), ..Heard::default() };
-        let judged = judge(&heard, Vec::new()).unwrap();
+        let judged = judge(&heard, &suite, Vec::new());
         assert_eq!(judged.iter().map(|p| p.passed).collect::<Vec<_>>(), [true]);
-        assert!(judge(&Heard::default(), Vec::new()).unwrap().is_empty());
+        assert!(judge(&Heard::default(), &suite, Vec::new()).is_empty());
     }
 
     #[test]
     fn a_reset_that_the_wall_does_not_tell_of_is_no_refusal_of_its() {
-        let spec = super::super::spec::built_in().unwrap().into_iter().find(|s| s.id == "network.direct.tcp").unwrap();
+        let spec =
+            super::super::suite_file::built_in().unwrap().into_iter().find(|s| s.id == "network.direct.tcp").unwrap();
         let probe = |seen: &[&str]| spec.judge(seen.iter().map(|s| (*s).to_owned()).collect());
         let heard = |connects: &[SocketAddr]| Heard {
             firewall: Some((1, 1)),

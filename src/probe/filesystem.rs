@@ -2,6 +2,7 @@
 
 use super::Surroundings;
 use super::arena;
+use super::changes;
 use super::child::{errno_of, in_grandchild, io_outcome, name_of, of_io};
 use crate::install::{mountinfo, mounts};
 use nix::errno::Errno;
@@ -9,11 +10,11 @@ use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat, lstat};
 use nix::unistd::{AccessFlags, access, chdir, geteuid, mkdir, unlink};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// What a probe tries on the file system.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operation {
     /// Creates a file in each protected tree and in each mount beneath one.
@@ -23,6 +24,16 @@ pub enum Operation {
     CreateByAlias,
     /// The same from a grandchild in a session of its own.
     CreateFromGrandchild,
+    /// Makes a directory, a link and a fifo in each protected tree, links a file of it, moves and removes a name.
+    NamesInProtected,
+    /// Sets mode, owner and times in each protected tree to what they are.
+    AttributesInProtected,
+    /// The same by a descriptor that is open for reading, and by its name in /proc.
+    AttributesByDescriptor,
+    /// Creates a file in each of these directories and removes it.
+    CreateIn(Vec<PathBuf>),
+    /// Opens each of these for reading.
+    OpenForReading(Vec<PathBuf>),
     /// Mounts a file system over each protected tree.
     MountOverProtected,
     /// Lists each protected tree whose own mode lets the command.
@@ -53,6 +64,11 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::CreateInProtected => create_in(&protected_places(run)),
         Operation::CreateByAlias => create_by_alias(run),
         Operation::CreateFromGrandchild => in_grandchild(|| create_in(&run.protected)),
+        Operation::NamesInProtected => each_tree(run, changes::names_in),
+        Operation::AttributesInProtected => each_tree(run, changes::attributes_in),
+        Operation::AttributesByDescriptor => each_tree(run, changes::attributes_by_descriptor),
+        Operation::CreateIn(places) => places.iter().map(|place| made_and_removed(place)).collect(),
+        Operation::OpenForReading(paths) => paths.iter().map(|path| opened(path)).collect(),
         Operation::MountOverProtected => run.protected.iter().map(|p| errno_of(mount_tmpfs(p))).collect(),
         Operation::ListProtected => run.protected.iter().filter(|p| !p.is_file()).map(|p| listed(p)).collect(),
         Operation::WriteInWritable => run.writable.iter().map(|p| written(p)).collect(),
@@ -92,7 +108,12 @@ fn protected_places(run: &Surroundings) -> Vec<PathBuf> {
     places
 }
 
-fn scratch_name() -> String {
+fn each_tree(run: &Surroundings, tried: fn(&Path) -> Vec<String>) -> Vec<String> {
+    run.protected.iter().filter(|tree| tree.is_dir()).flat_map(|tree| tried(tree)).collect()
+}
+
+/// A name that nobody else gives.
+pub fn scratch_name() -> String {
     format!(".preflight-{}", std::process::id())
 }
 
@@ -126,6 +147,12 @@ fn created(path: &Path) -> String {
         Err(Errno::EROFS) => "EROFS".into(),
         Err(errno) => format!("{}: {errno:?}", path.display()),
     }
+}
+
+fn made_and_removed(place: &Path) -> String {
+    let path = place.join(scratch_name());
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    errno_of(open(&path, flags, Mode::S_IRWXU).and_then(|_| unlink(&path)))
 }
 
 fn made_in(tree: &Path) -> String {
@@ -224,7 +251,8 @@ fn enter(home: &Path) -> std::io::Result<()> {
 }
 
 fn opened(path: &Path) -> String {
-    errno_of(open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()))
+    // A fifo without a writer would hold up everything.
+    errno_of(open(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()))
 }
 
 /// Mounts an in-memory file system.

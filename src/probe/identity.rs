@@ -7,11 +7,11 @@ use crate::policy::environment::is_dropped;
 use crate::sys;
 use nix::libc;
 use nix::unistd::{getgroups, getresgid, getresuid};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::os::unix::ffi::OsStrExt;
 
 /// What a probe tries of its own process.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operation {
     /// Tells whether the real, effective and saved ids are the account's.

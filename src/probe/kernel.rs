@@ -10,11 +10,11 @@ use nix::libc;
 use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getppid};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// What a probe tries of the kernel's interfaces.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operation {
     /// Executes a set-id program of root's.

@@ -1,22 +1,31 @@
-//! The pre-flight probes: what must fail is tried and must fail, what must work is tried and must work, by a child confined
-//! exactly as the command will be.
+//! The probes: what must fail is tried and must fail, what must work is tried and must work, by a child confined exactly as
+//! the command will be. Some before every command, all of them by `ringfence probe`.
 
 pub mod arena;
+mod changes;
 mod child;
 pub mod evidence;
+pub mod external;
 mod filesystem;
 mod identity;
 mod kernel;
+pub mod listing;
 pub mod name;
 mod network;
 mod operation;
-mod spec;
+pub mod outcome;
+pub mod render;
+pub mod selection;
+pub mod spec;
+pub mod suite_file;
+pub mod trace;
 
 use crate::ledger::RunId;
 use crate::ledger::record::Probe;
 use crate::plan::means::{FileBarrier, Means};
 use crate::plan::rung::Restriction;
 use arena::{Arena, Ground, Programs};
+use selection::Selection;
 use spec::Spec;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
@@ -76,23 +85,45 @@ pub struct Surroundings {
 #[derive(Debug)]
 pub struct Suite {
     specs: Vec<Spec>,
+    left_out: Vec<(Spec, String)>,
+    chosen: BTreeSet<String>,
     surroundings: Surroundings,
 }
 
 impl Suite {
-    /// The probes of what is in force.
-    pub fn for_run(mut surroundings: Surroundings) -> Result<Suite, String> {
+    /// Those of a selection that apply to what is in force.
+    pub fn for_run(mut surroundings: Surroundings, selection: Selection) -> Result<Suite, String> {
         let own = RunId::random().map_err(|e| format!("probes: {e}"))?;
         surroundings.outside_socket = format!("preflight/{own}");
         // Whether there is bait will be seen.
         surroundings.programs = Some(Programs { gives: true, ..Programs::default() });
-        let specs = spec::built_in()?.into_iter().filter(|s| s.applies(&surroundings)).collect();
-        Ok(Suite { specs, surroundings })
+        let (mut specs, mut left_out) = (Vec::new(), Vec::new());
+        for spec in selection.tried {
+            match spec.unmet(&surroundings) {
+                None => specs.push(spec),
+                Some(cause) => left_out.push((spec, cause)),
+            }
+        }
+        Ok(Suite { specs, left_out, chosen: selection.chosen, surroundings })
+    }
+
+    /// The outcome of those whose outcome counts, in the light of what was told.
+    pub fn judge(&self, heard: &evidence::Heard, made: Vec<Probe>) -> Vec<Probe> {
+        let mut judged = evidence::judge(heard, &self.specs, made);
+        judged.retain(|probe| self.chosen.contains(&probe.id));
+        judged
+    }
+
+    /// Each probe that was asked for, and why it does not apply; `None` where it does.
+    pub fn asked_for(&self) -> impl Iterator<Item = (&Spec, Option<&str>)> {
+        let applying = self.specs.iter().map(|spec| (spec, None));
+        let others = self.left_out.iter().map(|(spec, cause)| (spec, Some(cause.as_str())));
+        applying.chain(others).filter(|(spec, _)| self.chosen.contains(&spec.id))
     }
 
     /// Why a probe is there.
-    pub fn why(id: &str) -> Option<String> {
-        spec::built_in().ok()?.into_iter().find(|spec| spec.id == id).map(|spec| spec.why)
+    pub fn why(&self, id: &str) -> Option<&str> {
+        self.specs.iter().find(|spec| spec.id == id).map(|spec| spec.why.as_str())
     }
 
     /// How many probes there are.

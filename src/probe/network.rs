@@ -1,7 +1,7 @@
 //! Operations on the network that probes try. What would leave the machine if a wall were missing has a hop limit of 1.
 
 use super::Surroundings;
-use super::child::{errno_of, in_grandchild, name_of};
+use super::child::{errno_of, in_daemon, in_grandchild, in_thread, name_of};
 use crate::sys;
 use nix::errno::Errno;
 use nix::libc;
@@ -10,14 +10,15 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, UnixAddr, connect, getsockopt,
     recv, send, setsockopt, socket, sockopt,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a probe tries on the network.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operation {
     /// Opens TCP connections to the addresses.
@@ -26,6 +27,14 @@ pub enum Operation {
     Udp(Vec<SocketAddr>),
     /// The same TCP connections from a grandchild.
     TcpFromGrandchild(Vec<SocketAddr>),
+    /// The same from a daemon, which has no parent of the command's any more.
+    TcpFromDaemon(Vec<SocketAddr>),
+    /// The same from a thread.
+    TcpFromThread(Vec<SocketAddr>),
+    /// Connects to each of these unix sockets.
+    ConnectUnix(Vec<PathBuf>),
+    /// Connects to each masked path as to a unix socket.
+    ConnectMasked,
     /// Sends an ICMP echo request by a datagram socket.
     Icmp(IpAddr),
     /// Connects and sends to each control-plane port on loopback, v4 and v6, and outside.
@@ -61,6 +70,10 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::Tcp(addresses) => addresses.iter().map(|a| tcp(*a)).collect(),
         Operation::Udp(addresses) => addresses.iter().map(|a| udp(*a)).collect(),
         Operation::TcpFromGrandchild(addresses) => in_grandchild(|| addresses.iter().map(|a| tcp(*a)).collect()),
+        Operation::TcpFromDaemon(addresses) => in_daemon(|| addresses.iter().map(|a| tcp(*a)).collect()),
+        Operation::TcpFromThread(addresses) => in_thread(|| addresses.iter().map(|a| tcp(*a)).collect()),
+        Operation::ConnectUnix(paths) => paths.iter().map(|path| unix_socket(path)).collect(),
+        Operation::ConnectMasked => run.masked.iter().map(|path| unix_socket(path)).collect(),
         Operation::Icmp(address) => vec![icmp(*address)],
         Operation::ControlPlane => control_plane(&run.control_plane_ports),
         Operation::ControlPlaneDatagram => {
@@ -117,7 +130,8 @@ fn tcp(address: SocketAddr) -> String {
     outcome.unwrap_or_else(name_of)
 }
 
-fn udp(address: SocketAddr) -> String {
+/// Sends a datagram; the kernel refuses it while the call is made, or it has got out.
+pub fn udp(address: SocketAddr) -> String {
     let outcome = (|| {
         let fd = open(address, SockType::Datagram, None)?;
         connect_to(&fd, address)?;
@@ -266,6 +280,14 @@ fn freed(socket: &OwnedFd) -> Result<String, Errno> {
 
 /// `struct sockaddr` of AF_UNSPEC.
 static UNSPECIFIED: [u8; 16] = [0; 16];
+
+fn unix_socket(path: &Path) -> String {
+    let outcome = (|| {
+        let fd = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
+        connect(fd.as_raw_fd(), &UnixAddr::new(path)?)
+    })();
+    errno_of(outcome)
+}
 
 /// The stage has put the socket up.
 fn abstract_socket(name: &str) -> String {

@@ -1,12 +1,12 @@
 //! A probe as data (`probes/*.toml`), and the judgement of what was seen.
 
-use super::operation::Operation;
+pub use super::operation::Operation;
 use super::{Surroundings, network};
 use crate::ledger::record::Probe;
-use crate::plan::means::{EgressBarrier, FileBarrier};
+use crate::plan::means::{EgressBarrier, FileBarrier, Means};
 use crate::plan::rung::Restriction;
 use crate::policy::Axis;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Class {
 }
 
 /// What a probe needs beside a restriction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Needs {
     /// Landlock's scopes.
@@ -76,10 +76,18 @@ pub enum Needs {
 pub struct Spec {
     /// Its name in records and messages: axis, class, subject.
     pub id: String,
+    /// What holds if it passes, in a line.
+    pub title: String,
     /// What it shows to hold; it is tried where any of these is in force. The first one's axis is the probe's.
     pub restrictions: Vec<Restriction>,
+    /// The NIST SP 800-53 controls that it is evidence of, where they are not all of its axis.
+    #[serde(default)]
+    nist: Vec<String>,
     /// Its class.
     pub class: Class,
+    /// Whether it is tried before every command, and not only by `ringfence probe`.
+    #[serde(default = "before_every_command")]
+    pub preflight: bool,
     /// What else must be in force.
     #[serde(default)]
     pub needs: Vec<Needs>,
@@ -91,32 +99,68 @@ pub struct Spec {
     pub why: String,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    probe: Vec<Spec>,
+fn before_every_command() -> bool {
+    true
 }
 
-const FILES: [(&str, &str); 3] = [
-    ("probes/network.toml", include_str!("../../probes/network.toml")),
-    ("probes/filesystem.toml", include_str!("../../probes/filesystem.toml")),
-    ("probes/privilege.toml", include_str!("../../probes/privilege.toml")),
-];
-
-/// All probes that are built in.
-pub fn built_in() -> Result<Vec<Spec>, String> {
-    let mut all = Vec::new();
-    for (name, text) in FILES {
-        let file: File = toml::from_str(text).map_err(|e| format!("{name}: {e}"))?;
-        all.extend(file.probe);
-    }
-    Ok(all)
-}
+/// The longest title, in characters: a row of a table.
+const TITLE: usize = 60;
 
 impl Spec {
     /// Whether the probe applies to a run.
     pub fn applies(&self, run: &Surroundings) -> bool {
-        self.restrictions.iter().any(|r| run.restrictions.contains(r)) && self.needs.iter().all(|need| need.is_met(run))
+        self.unmet(run).is_none()
+    }
+
+    /// Why the probe does not apply to a run; `None` where it does.
+    pub fn unmet(&self, run: &Surroundings) -> Option<String> {
+        if !self.restrictions.iter().any(|restriction| run.restrictions.contains(restriction)) {
+            let names: Vec<String> = self.restrictions.iter().map(Restriction::to_string).collect();
+            return Some(format!("not in force: {}", names.join(", ")));
+        }
+        let need = self.needs.iter().find(|need| !need.is_met(run))?;
+        Some(format!("not here: {}", word(need)))
+    }
+
+    /// Holds the probe to the form that all have; the fault names the value and what is accepted.
+    pub fn check(&self) -> Result<(), String> {
+        if self.restrictions.is_empty() {
+            return Err("restrictions is empty; accepted: one or more".into());
+        }
+        let prefix = format!("{}.{}.", self.axis(), self.class);
+        let subject = self.id.strip_prefix(&prefix);
+        let plain =
+            |text: &str| !text.is_empty() && text.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+        if !subject.is_some_and(plain) {
+            return Err(format!(
+                "{:?} is no id for it; accepted: {prefix}SUBJECT, the subject of a-z, 0-9 and -",
+                self.id
+            ));
+        }
+        if self.title.is_empty() || self.title.chars().count() > TITLE || self.title.contains(char::is_control) {
+            return Err(format!("{:?} is no title; accepted: 1 to {TITLE} characters in one line", self.title));
+        }
+        if self.expect.is_empty() || self.expect.iter().any(String::is_empty) {
+            return Err("expect is empty; accepted: the words that may be seen".into());
+        }
+        if self.why.trim().is_empty() {
+            return Err("why is empty; accepted: a sentence".into());
+        }
+        Ok(())
+    }
+
+    /// The NIST SP 800-53 controls that it is evidence of.
+    pub fn nist(&self) -> Vec<String> {
+        if self.nist.is_empty() {
+            self.axis().nist().iter().map(|&c| c.to_owned()).collect()
+        } else {
+            self.nist.clone()
+        }
+    }
+
+    /// Whether it tries nothing itself, but looks at what was told of what the others were refused.
+    pub fn is_of_evidence(&self) -> bool {
+        matches!(self.operation, Operation::Evidence(_))
     }
 
     /// The axis that it tries.
@@ -126,9 +170,11 @@ impl Spec {
 
     /// Where it connects to by TCP, past the proxy.
     pub fn connects(&self) -> Vec<SocketAddr> {
-        use network::Operation::{Tcp, TcpFromGrandchild};
+        use network::Operation::{Tcp, TcpFromDaemon, TcpFromGrandchild, TcpFromThread};
         match &self.operation {
-            Operation::Network(Tcp(addresses) | TcpFromGrandchild(addresses)) => addresses.clone(),
+            Operation::Network(
+                Tcp(addresses) | TcpFromGrandchild(addresses) | TcpFromDaemon(addresses) | TcpFromThread(addresses),
+            ) => addresses.clone(),
             _ => Vec::new(),
         }
     }
@@ -166,7 +212,30 @@ impl Spec {
     }
 }
 
+/// A value's name as the data has it.
+pub fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
 impl Needs {
+    /// Whether a rung of these means can have it. What only the host or the policy decides, any rung can.
+    pub fn is_possible_by(self, means: &Means) -> bool {
+        let run = Surroundings { means: Some(*means), ..Surroundings::default() };
+        match self {
+            Needs::Mounts | Needs::FileRules | Needs::MadeSockets | Needs::OwnUid | Needs::Bounding => {
+                self.is_met(&run)
+            }
+            Needs::Accounts | Needs::Masks => means.files == FileBarrier::Mounts,
+            Needs::GivingPrograms => !means.one_uid || means.files == FileBarrier::Mounts,
+            Needs::Scopes
+            | Needs::OpenLoopback
+            | Needs::ClosedLoopback
+            | Needs::Home
+            | Needs::Keyring
+            | Needs::Program => true,
+        }
+    }
+
     fn is_met(self, run: &Surroundings) -> bool {
         match self {
             Needs::Scopes => run.scopes,
@@ -191,26 +260,15 @@ impl Needs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::suite_file::built_in;
     use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn the_built_in_probes_are_well_formed() {
-        let all = built_in().unwrap();
-        let ids: BTreeSet<_> = all.iter().map(|s| &s.id).collect();
-        assert_eq!(ids.len(), all.len(), "ids are unique");
-        for spec in &all {
-            assert!(spec.id.starts_with(&format!("{}.{}.", spec.axis(), spec.class)), "{}", spec.id);
-            assert!(!spec.restrictions.is_empty() && !spec.expect.is_empty() && spec.why.len() > 20, "{}", spec.id);
-        }
-    }
 
     #[test]
     fn each_restriction_has_a_probe_of_each_class() {
         let all = built_in().unwrap();
         for restriction in Restriction::ALL {
             for class in [Class::Direct, Class::Adversarial, Class::Enablement] {
-                let has = all.iter().any(|s| s.restrictions.contains(&restriction) && s.class == class);
+                let has = all.iter().any(|s| s.restrictions.contains(&restriction) && s.class == class && s.preflight);
                 assert!(has, "{restriction}: no {class} probe");
             }
         }

@@ -4,7 +4,7 @@ use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
 use crate::install::{InstallError, Installation, Invocation};
-use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Start};
+use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
@@ -34,7 +34,7 @@ pub struct Session {
     pub installation: Installation,
     watchman: Watchman,
     status: Option<OwnedFd>,
-    _held: Vec<Reservation>,
+    held: Vec<Reservation>,
     /// Whether the first record is written.
     recorded: bool,
     /// Whether the command was started.
@@ -47,7 +47,7 @@ impl Session {
         watchman.watch_ledger(&ledger);
         let strangers = processes::children_of(getpid());
         let installation = Installation::beside(strangers);
-        Session { ledger, installation, watchman, status, _held: held, recorded: false, started: false }
+        Session { ledger, installation, watchman, status, held, recorded: false, started: false }
     }
 
     /// Writes the first record.
@@ -185,6 +185,29 @@ impl Session {
         Ok(())
     }
 
+    /// Takes everything down where no command is to be started, has `compare` say what is left, given what could not be
+    /// undone, and writes that and the last record. `failed` says whether a probe has. Returns what is left.
+    pub fn end_probing(
+        mut self,
+        failed: bool,
+        compare: impl FnOnce(&[String]) -> Vec<Probe>,
+    ) -> Result<Vec<Probe>, Error> {
+        let faults = self.take_down();
+        self.held.clear();
+        let left = compare(&faults);
+        let mut recorded = left.iter().map(|probe| self.ledger.append(Body::Probe(probe.clone())));
+        if let Some(error) = recorded.find_map(Result::err) {
+            return Err(self.fail(error.into()));
+        }
+        let failed = failed || left.iter().any(|probe| !probe.passed);
+        let end = SealInput { started: false, outcome: Outcome::NotStarted, exit_code: Some(i32::from(failed)) };
+        let sealed = self.ledger.seal(end);
+        let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
+        tell(self.status.take(), &status);
+        sealed?;
+        Ok(left)
+    }
+
     /// Takes everything down, records why the run ends here, and returns the error to be shown.
     pub fn fail(mut self, error: Error) -> Error {
         // The command's processes end with the stage; the terminal may still be theirs.
@@ -226,16 +249,23 @@ impl Session {
         }
     }
 
-    /// What could not be undone is said and recorded; it changes no status, for the command's is what the caller asked for.
-    fn take_down(&mut self) {
-        for fault in self.installation.take_down(&mut self.ledger) {
+    /// What could not be undone is said and recorded, and returned; it changes no status of a command's, for that is what
+    /// the caller asked for.
+    fn take_down(&mut self) -> Vec<String> {
+        let faults = self.installation.take_down(&mut self.ledger);
+        for fault in &faults {
             complain(&format!("undo: {fault}"));
-            let failure =
-                Infrastructure { operation: "undo".into(), object: Object::default(), cause: fault, http_status: None };
+            let failure = Infrastructure {
+                operation: "undo".into(),
+                object: Object::default(),
+                cause: fault.clone(),
+                http_status: None,
+            };
             if let Err(error) = self.ledger.append(Body::Infrastructure(failure)) {
                 complain(&error.to_string());
             }
         }
+        faults
     }
 }
 
