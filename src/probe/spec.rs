@@ -228,6 +228,8 @@ impl Needs {
             Needs::Accounts | Needs::Masks => means.files == FileBarrier::Mounts,
             Needs::GivingPrograms => !means.one_uid || means.files == FileBarrier::Mounts,
             Needs::Scopes
+            | Needs::ResolvedNames
+            | Needs::UnresolvedNames
             | Needs::OpenLoopback
             | Needs::ClosedLoopback
             | Needs::Home
