@@ -36,6 +36,7 @@ pub mod report;
 
 // Living with the command to its end.
 pub mod channel;
+pub mod document;
 pub mod supervise;
 
 // The system calls that no crate offers safely, and nothing else that is unsafe.

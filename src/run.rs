@@ -24,6 +24,7 @@ use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
+use crate::sys;
 use nix::unistd::{Pid, geteuid};
 use session::Session;
 use std::collections::BTreeSet;
@@ -107,7 +108,9 @@ impl<'a> Loaded<'a> {
             argv: args.command.clone(),
             directory: std::env::current_dir().map_err(call("getcwd"))?,
             environment: std::env::vars_os().collect(),
+            directory_first: false,
             signals,
+            closed: sys::stdio_closed_at_start().collect(),
         };
         let run = RunId::random()?;
         let databases = Databases::read()?;
@@ -216,7 +219,10 @@ impl Planned<'_> {
         let run = self.run.as_str();
         let put_up = session.installation.put_up(run, &self.plan, &self.facts, self.own_uid, &self.invocation);
         match put_up.map_err(Error::from).and_then(|()| session.await_stage()) {
-            Ok(()) => Ok(Installed { session, leftovers: Leaving::of(&self.plan.policy, self.facts.is_init) }),
+            Ok(()) => {
+                let leftovers = Leaving::of(&self.plan.policy, self.facts.is_init);
+                Ok(Installed { session, plan: self.plan, invocation: self.invocation, leftovers })
+            }
             Err(error) => Err(session.fail(error)),
         }
     }
@@ -247,6 +253,8 @@ impl Leaving {
 /// What is in force.
 struct Installed {
     session: Session,
+    plan: Plan,
+    invocation: Invocation,
     leftovers: Leaving,
 }
 
@@ -259,7 +267,7 @@ impl Installed {
     /// Has a confined child try the policy, and records what it saw.
     fn probe(mut self) -> Result<Probed, Error> {
         match self.try_policy() {
-            Ok(()) => Ok(Probed { session: self.session, leftovers: self.leftovers }),
+            Ok(()) => Ok(Probed(self)),
             Err(error) => Err(self.session.fail(error)),
         }
     }
@@ -291,25 +299,22 @@ impl Installed {
 }
 
 /// What is in force and has been shown to be.
-struct Probed {
-    session: Session,
-    leftovers: Leaving,
-}
+struct Probed(Installed);
 
 impl Probed {
     fn launch(mut self) -> Result<Running, Error> {
         match self.start_command() {
-            Ok(()) => Ok(Running { session: self.session, leftovers: self.leftovers }),
-            Err(error) => Err(self.session.fail(error)),
+            Ok(()) => Ok(Running { session: self.0.session, leftovers: self.0.leftovers }),
+            Err(error) => Err(self.0.session.fail(error)),
         }
     }
 
     fn start_command(&mut self) -> Result<(), Error> {
-        let session = &mut self.session;
-        session.launch()?;
+        let Installed { session, plan, invocation, .. } = &mut self.0;
+        session.launch(plan, invocation)?;
         let launched = session.await_notice(Some(LAUNCHING), |notice| match notice {
-            Notice::Launched { pid } => Some(Ok(Pid::from_raw(pid))),
-            Notice::NotLaunched(failure) => Some(Err(failure)),
+            Notice::Launched { pid, .. } => Some(Ok(Pid::from_raw(pid))),
+            Notice::NotLaunched { failure, .. } => Some(Err(failure)),
             _ => None,
         })?;
         session.command_runs(launched?)
@@ -325,7 +330,7 @@ struct Running {
 impl Running {
     fn supervise(mut self) -> Result<Exited, Error> {
         let ended = self.session.await_notice(None, |notice| match notice {
-            Notice::Ended { how, left } => Some((how, left)),
+            Notice::Ended { how, left, .. } => Some((how, left)),
             _ => None,
         });
         match ended {

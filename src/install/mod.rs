@@ -25,7 +25,7 @@ mod view;
 pub mod workspace;
 
 use crate::channel::Channel;
-use crate::confine::exec::{Command, SignalState};
+use crate::confine::exec::{Command, SignalState, as_text};
 use crate::host::{Facts, real_path};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
@@ -50,6 +50,7 @@ use proxy::{ProxyProcess, SpawnError};
 use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::Namespaces;
+use serde::{Deserialize, Serialize};
 use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
@@ -64,16 +65,21 @@ use view::enter_view;
 use workspace::{Owners, Ownership};
 
 /// What the command is and where it comes from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invocation {
     /// The command and its arguments.
     pub argv: Vec<OsString>,
     /// The caller's working directory.
+    #[serde(with = "as_text")]
     pub directory: PathBuf,
+    /// Whether it goes before the one that the policy names.
+    pub directory_first: bool,
     /// The caller's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// The caller's signal state.
     pub signals: SignalState,
+    /// Which of the descriptors 0 to 2 the caller had closed.
+    pub closed: Vec<RawFd>,
 }
 
 /// What is in force, piece by piece, in the order in which it was put there.
@@ -254,12 +260,6 @@ impl Installation {
         let stage = Stage {
             confinement,
             observer,
-            command: Command {
-                argv: c_strings(invocation.argv.iter().cloned())?,
-                environment,
-                workdir: workdir(plan, invocation),
-                signals: invocation.signals.clone(),
-            },
             suite: Suite::for_run(surroundings).map_err(InstallError::Stage)?,
             terminal: Terminal::of_caller(),
         };
@@ -321,6 +321,17 @@ impl Installation {
             self.evidence.hear_observer(Hearing::begin(channel, patience)?);
         }
         Ok(())
+    }
+
+    /// What a command is executed with in what is in force.
+    pub fn command(&self, plan: &Plan, invocation: &Invocation) -> Result<Command, InstallError> {
+        Ok(Command {
+            argv: c_strings(invocation.argv.iter().cloned())?,
+            environment: command_environment(plan, invocation, self.proxy.map(|p| p.1))?,
+            workdir: workdir(plan, invocation),
+            signals: invocation.signals.clone(),
+            closed: invocation.closed.clone(),
+        })
     }
 
     /// The command runs, in this process.

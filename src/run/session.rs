@@ -1,5 +1,7 @@
 //! What a run holds from its ledger's opening to its seal, and the two ways out: the seal and the failure.
 
+use crate::channel::ChannelError;
+use crate::document;
 use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
@@ -17,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -87,7 +89,7 @@ impl Session {
 
     /// Gives the stage an order.
     pub fn order(&self, order: &Order) -> Result<(), Error> {
-        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(crate::channel::ChannelError::Closed))?;
+        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(ChannelError::Closed))?;
         stage.channel.send(order).map_err(|e| AbortCause::Stage(e).into())
     }
 
@@ -101,10 +103,27 @@ impl Session {
         Ok(self.installation.stage_is_ready(ready?, ENTERING)?)
     }
 
-    /// Has the stage start the command.
-    pub fn launch(&mut self) -> Result<(), Error> {
+    /// Has the stage start the command, with this process's own stdio.
+    pub fn launch(&mut self, plan: &Plan, invocation: &Invocation) -> Result<(), Error> {
         let order = self.watchman.launch_order();
-        self.order(&order)
+        let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        self.order_launch(&order, plan, invocation, [input.as_fd(), output.as_fd(), error.as_fd()])
+    }
+
+    /// Gives the stage an order to launch a command with this stdio.
+    pub fn order_launch(
+        &self,
+        order: &Order,
+        plan: &Plan,
+        invocation: &Invocation,
+        stdio: [BorrowedFd<'_>; 3],
+    ) -> Result<(), Error> {
+        let command = self.installation.command(plan, invocation)?;
+        let document = document::write(&command).map_err(call("memfd_create"))?;
+        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(ChannelError::Closed))?;
+        let [input, output, error] = stdio;
+        let sent = stage.channel.send_with(order, &[document.as_fd(), input, output, error]);
+        sent.map_err(|e| AbortCause::Stage(e).into())
     }
 
     /// Waits for a notice of the stage; see [`Watchman::await_notice`].

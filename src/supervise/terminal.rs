@@ -67,6 +67,8 @@ pub enum Placement {
     },
     /// The caller's.
     Callers,
+    /// A session of its own, with its stdin as the controlling terminal.
+    Session,
 }
 
 /// What to do about a command that was stopped.
