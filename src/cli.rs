@@ -4,6 +4,7 @@
 use crate::plan::rung::{self, Rung};
 use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
 use crate::report::{By, Form, Request, Selection};
+use crate::session::Name;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::collections::BTreeMap;
@@ -26,6 +27,21 @@ pub struct Cli {
 pub enum Command {
     /// Run a command under a policy
     Run(RunArgs),
+    /// Open a session: the policy is in force and proven, and commands come by `exec`
+    Up(UpArgs),
+    /// Run a command in a session
+    Exec(ExecArgs),
+    /// End a session and what is left in it, and seal its record
+    Down(SessionFlag),
+    /// Say whether a session is up, and what runs in it: 0 up, 1 not
+    Status {
+        /// The session
+        #[command(flatten)]
+        name: SessionFlag,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print what would carry each restriction on this host, and what is missing
     Plan(PlanArgs),
     /// Show or check policies
@@ -94,6 +110,78 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// Which session.
+#[derive(Debug, Clone, Args)]
+pub struct SessionFlag {
+    /// The session's name
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub name: Name,
+}
+
+/// `ringfence up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// The policy
+    #[command(flatten)]
+    pub policy: PolicyFlags,
+    /// This run
+    #[command(flatten)]
+    pub run: RunFlags,
+    /// The session
+    #[command(flatten)]
+    pub name: SessionFlag,
+}
+
+impl UpArgs {
+    /// The same as a run's, without a command.
+    pub fn as_run(&self) -> RunArgs {
+        RunArgs { policy: self.policy.clone(), run: self.run.clone(), command: Vec::new() }
+    }
+}
+
+/// `ringfence exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The session
+    #[command(flatten)]
+    pub name: SessionFlag,
+    /// Give the command a terminal of its own, joined with this one
+    #[arg(short = 't', long = "tty")]
+    pub terminal: bool,
+    /// Its working directory; as for `run` when left out
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Add a variable to the session's environment; may be given more than once
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<Variable>,
+    /// Refused: the session settles whom its commands run as
+    #[arg(long, value_name = "USER", hide = true)]
+    pub user: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// A variable of an environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name: not empty, without `=`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl FromStr for Variable {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Variable, BadValue> {
+        match text.split_once('=').filter(|(name, _)| !name.is_empty()) {
+            Some((name, value)) => Ok(Variable { name: name.to_owned(), value: value.to_owned() }),
+            None => Err(BadValue::new("variable", text, "NAME=VALUE")),
+        }
+    }
 }
 
 /// `ringfence plan`.

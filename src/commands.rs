@@ -11,13 +11,14 @@ use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
 use crate::policy::{Policy, Posture, show};
 use crate::report::{self, ReportError};
+use crate::session::client as session;
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::io::{BufWriter, IsTerminal, Write};
 
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
 pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
-    if !matches!(command, Command::Run(_)) {
+    if !matches!(command, Command::Run(_) | Command::Up(_) | Command::Exec(_)) {
         signals.unblock().map_err(call("sigprocmask"))?;
     }
     let mut out = std::io::stdout().lock();
@@ -26,6 +27,16 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
             drop(out);
             crate::run::run(args, signals)
         }
+        Command::Up(args) => {
+            drop(out);
+            crate::run::up(args, signals)
+        }
+        Command::Exec(args) => {
+            drop(out);
+            session::exec(args, signals)
+        }
+        Command::Down(session) => session::down(&session.name),
+        Command::Status { name, json } => session::status(&name.name, *json, &mut out),
         Command::Plan(args) => plan(args, &mut out),
         Command::Policy(PolicyCommand::Show(flags)) => {
             let text = show::policy_show(&flags.load()?);

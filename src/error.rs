@@ -13,6 +13,7 @@ use crate::plan::Refusal;
 use crate::policy::PolicyError;
 use crate::policy::show::CheckError;
 use crate::report::ReportError;
+use crate::session::SessionError;
 use crate::supervise::AbortCause;
 use crate::why::WhyError;
 use nix::errno::Errno;
@@ -118,6 +119,14 @@ pub enum Error {
     /// A judgement that was asked for.
     #[error("why: {0}")]
     Why(#[from] WhyError),
+    /// A session that cannot be had or asked.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A session whose policy would end what its commands leave behind.
+    #[error(
+        "leftovers = \"kill\": what a command of a session leaves behind is there for the next one; accepted: keep, or none"
+    )]
+    SessionKills,
     /// A call.
     #[error("{call}: {source}")]
     Call {

@@ -13,6 +13,7 @@ pub mod policy;
 // One run, and what can end it.
 pub mod error;
 pub mod run;
+pub mod session;
 
 // What the host offers, and what will carry the policy there.
 pub mod host;

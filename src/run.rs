@@ -3,6 +3,7 @@
 mod control_files;
 mod inherited;
 mod keep;
+mod open;
 mod session;
 
 use crate::cli::RunArgs;
@@ -22,6 +23,7 @@ use crate::plan::rung::RUNGS;
 use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::{Suite, evidence};
+use crate::session::place::Place;
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
 use crate::sys;
@@ -32,6 +34,7 @@ use std::ffi::OsString;
 use std::os::fd::{OwnedFd, RawFd};
 use std::time::Duration;
 
+pub use open::up;
 pub use session::complain;
 
 /// Runs the command that the arguments name under the policy that they name, giving it the caller's signal state. Returns
@@ -181,7 +184,7 @@ impl<'a> Loaded<'a> {
         let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
         by_mode::check(&plan, &facts)?;
         control_files::check(&plan, &facts, args)?;
-        Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
+        Ok(Planned { args, plan, facts, invocation, run, own_uid, held, session: None })
     }
 }
 
@@ -194,6 +197,8 @@ struct Planned<'a> {
     run: RunId,
     own_uid: Option<u32>,
     held: Vec<Reservation>,
+    /// The place of the session that the run is to be.
+    session: Option<Place>,
 }
 
 impl Planned<'_> {
@@ -212,8 +217,12 @@ impl Planned<'_> {
                 FileBarrier::Landlock => {}
             }
         }
+        if let Some(place) = &self.session {
+            control_files::keep_session_out(&mut self.plan, place);
+        }
+        let name = self.session.as_ref().map(Place::name);
         let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
-        if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels()) {
+        if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels(), name) {
             return Err(session.fail(error));
         }
         let run = self.run.as_str();

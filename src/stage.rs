@@ -36,6 +36,8 @@ pub use stdio::{release_input_and_output, release_stdio};
 pub enum Order {
     /// Run the pre-flight probes in a confined child.
     Probe,
+    /// More than one command is to come: have them share what would part them.
+    Open,
     /// Start a command. Beside the order come four descriptors: its [`Command`], written by [`crate::document`], and what it
     /// gets as stdin, stdout and stderr.
     Launch {
@@ -79,6 +81,8 @@ pub enum Notice {
     Failed(String),
     /// The outcome of each probe.
     Probed(Vec<Probe>),
+    /// Commands may come.
+    Opened,
     /// A command runs.
     Launched {
         /// Which one.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub struct SignalState {
     /// The mask.
     pub mask: SigSet,
-    /// Signals that the caller had set to be ignored, of those that this program or its runtime changes.
+    /// Signals that the caller had set to be ignored; the real-time ones are left as they are.
     pub ignored: Vec<Signal>,
 }
 
@@ -49,7 +49,9 @@ impl SignalState {
     pub fn block_all() -> Result<SignalState, Errno> {
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))?;
-        let mut ignored = Vec::new();
+        let changed = [Signal::SIGPIPE, Signal::SIGCHLD];
+        let others = Signal::iterator().filter(|signal| !changed.contains(signal));
+        let mut ignored: Vec<Signal> = others.filter(|signal| sys::is_ignored(*signal as i32)).collect();
         if sys::sigpipe_ignored_at_start() {
             ignored.push(Signal::SIGPIPE);
         }
@@ -67,7 +69,8 @@ impl SignalState {
     }
 
     fn restore(&self) -> Result<(), Errno> {
-        for signal in [Signal::SIGPIPE, Signal::SIGCHLD] {
+        let fixed = [Signal::SIGKILL, Signal::SIGSTOP];
+        for signal in Signal::iterator().filter(|signal| !fixed.contains(signal)) {
             sys::set_disposition(signal, self.ignored.contains(&signal))?;
         }
         self.unblock()

@@ -44,7 +44,7 @@ pub use error::InstallError;
 use firewall::rules::PROXIES;
 use firewall::{Wall, Watch};
 use nix::sys::prctl::set_dumpable;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use placeholders::Placeholders;
 use proxy::{ProxyProcess, SpawnError};
 use publish::{Forwarder, Published};
@@ -339,6 +339,14 @@ impl Installation {
         self.bait = None;
         if let Some(identity) = &self.identity {
             self.evidence.command_runs(command, identity.uid.as_raw());
+        }
+    }
+
+    /// Commands come, all in the domain that the stage has made.
+    pub fn session_opens(&mut self) {
+        self.bait = None;
+        if let Some(stage) = &self.stage {
+            self.evidence.command_runs(stage.pid, geteuid().as_raw());
         }
     }
 

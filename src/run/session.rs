@@ -11,9 +11,10 @@ use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
 use crate::probe::evidence::Heard;
+use crate::session::Name;
 use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
-use crate::supervise::{AbortCause, Watchman};
+use crate::supervise::{AbortCause, Stepped, Watchman};
 use crate::sys;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the stage may take to enter the sandbox's namespaces.
 const ENTERING: Duration = Duration::from_secs(30);
@@ -57,6 +58,7 @@ impl Session {
         facts: &Facts,
         invocation: &Invocation,
         labels: BTreeMap<String, String>,
+        session: Option<&Name>,
     ) -> Result<(), Error> {
         let postures = plan.policy.postures();
         let ids = plan.identity.as_ref().map_or((facts.uid, 0), |i| (i.uid.as_raw(), i.gid.as_raw()));
@@ -65,6 +67,7 @@ impl Session {
             policy_digest: plan.policy.digest(),
             postures: Axis::ALL.map(|axis| (axis.to_string(), postures.of(axis).to_string())).into(),
             rung: plan.rung.name().into(),
+            session: session.map(Name::to_string),
             command: escape::escape_args(invocation.argv.iter().map(|a| a.as_bytes()), escape::TEXT_LIMIT),
             uid: ids.0,
             gid: ids.1,
@@ -156,6 +159,36 @@ impl Session {
         Ok(heard)
     }
 
+    /// The session is open: there is no one command that it stands and falls with, and signals are its own.
+    pub fn opens(&mut self) -> Result<(), Error> {
+        self.order(&Order::Open)?;
+        let opened = self.await_notice(Some(ENTERING), |notice| match notice {
+            Notice::Opened => Some(Ok(())),
+            Notice::Failed(cause) => Some(Err(cause)),
+            _ => None,
+        })?;
+        opened.map_err(AbortCause::StageFailed)?;
+        self.started = true;
+        self.watchman.command_is_over();
+        self.installation.session_opens();
+        Ok(())
+    }
+
+    /// Waits as [`Watchman::step`] does.
+    pub fn step(&mut self, deadline: Option<Instant>, others: &[BorrowedFd<'_>]) -> Result<Stepped, Error> {
+        Ok(self.watchman.step(&mut self.installation, &mut self.ledger, deadline, others)?)
+    }
+
+    /// Whether a signal has asked for the end of what is left.
+    pub fn is_ending(&self) -> bool {
+        self.watchman.is_ending()
+    }
+
+    /// Has the stage end all that is left.
+    pub fn order_end(&self) -> Result<(), Error> {
+        Ok(self.watchman.order_end(&self.installation)?)
+    }
+
     /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.
     pub fn command_runs(&mut self, command: Pid) -> Result<(), Error> {
         self.started = true;
@@ -187,18 +220,21 @@ impl Session {
     }
 
     /// Takes everything down and writes the last record.
-    pub fn seal(mut self, how: Ended) -> Result<(), Error> {
+    pub fn seal(self, how: Ended) -> Result<(), Error> {
         let outcome = match how {
             Ended::Exited(_) => Outcome::Exited,
             Ended::Signaled(_) => Outcome::Signaled,
         };
+        self.seal_as(SealInput { started: true, outcome, exit_code: Some(how.status()) }).map(drop)
+    }
+
+    /// The same of an end that is put in these words. Returns whether the record is complete.
+    pub fn seal_as(mut self, end: SealInput) -> Result<bool, Error> {
         self.take_down();
-        let end = SealInput { started: true, outcome, exit_code: Some(how.status()) };
         let sealed = self.ledger.seal(end);
         let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
         tell(self.status.take(), &status);
-        sealed?;
-        Ok(())
+        Ok(sealed?.complete)
     }
 
     /// Takes everything down, records why the run ends here, and returns the error to be shown.

@@ -107,6 +107,10 @@ impl Attendance {
                 // Each command has a stdio of its own: whoever waits for the end of its output must not wait for ours.
                 release_stdio().map_err(failed("dup2"))
             }
+            Order::Open => match self.stage.confinement.share_domain() {
+                Ok(()) => self.supervisor.send(&Notice::Opened),
+                Err(cause) => self.supervisor.send(&Notice::Failed(cause.to_string())),
+            },
             Order::Launch { id, placement } => match self.launch(placement, descriptors) {
                 Ok(child) => {
                     let group = Some(child.pid).filter(|_| placement != Placement::Callers);

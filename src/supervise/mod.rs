@@ -18,6 +18,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 use signals::{Meaning, Signals};
+pub use signals::{asks_to_end, forwarded};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use terminal::{AfterStop, JobControl};
@@ -246,6 +247,11 @@ impl Watchman {
         self.signals.command_is_over();
     }
 
+    /// Has the stage end all that is left.
+    pub fn order_end(&self, installation: &Installation) -> Result<(), AbortCause> {
+        send(installation, &END)
+    }
+
     /// Gives the terminal back to the caller.
     pub fn release_terminal(&mut self) -> Result<(), AbortCause> {
         self.job.release().map_err(failed("tcsetpgrp"))
@@ -265,7 +271,7 @@ impl Watchman {
     ) -> Result<Option<Ended>, AbortCause> {
         send(installation, &END)?;
         let mut how = None;
-        self.await_notice(installation, ledger, Some(GRACE * 5), |notice| match notice {
+        self.await_notice(installation, ledger, Some(ENDING_ALL), |notice| match notice {
             Notice::Ended { how: ended, .. } => {
                 how = Some(ended);
                 None
@@ -286,6 +292,8 @@ fn send(installation: &Installation, order: &Order) -> Result<(), AbortCause> {
 }
 
 const END: Order = Order::End { grace_ms: GRACE.as_millis() as u64 };
+/// How long the stage may take to end all that is left.
+pub const ENDING_ALL: Duration = Duration::from_secs(10);
 /// How long leftovers may take to obey TERM.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often a ledger that could not be written is tried again.
