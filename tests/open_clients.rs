@@ -134,6 +134,29 @@ fn nobody_inside_reaches_the_supervisor() {
 }
 
 #[test]
+fn where_nothing_else_keeps_a_command_from_it_it_is_not_answered() {
+    let fence = Fence::new();
+    let place = Place::new(&fence, Rung::Full);
+    let ledger = "/var/log/rungs/control.jsonl".to_owned();
+    let said = place.said(&["up", "--policy", "control", "--ledger", &ledger]);
+    let run = said.out.trim().strip_prefix("default ").unwrap_or_else(|| panic!("{said}")).to_owned();
+    let session = Session { place: &place, name: "default".into(), run, ledger };
+    let ask = "import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.connect('/run/ringfence/default.sock'); print('connected')
+s.send(b'\"Down\"'); print('answer', s.recv(4096))";
+    let inside = session.exec(&[], &["python3", "-c", ask]);
+    assert!(
+        inside.out.starts_with("connected\n") && !inside.out.contains("answer b'{"),
+        "the vector is live: {inside}"
+    );
+    // Nor is what it has left behind with another parent.
+    let script = "(setsid python3 -c \"$1\" >/tmp/said 2>&1 &); sleep 1; cat /tmp/said; rm /tmp/said";
+    let orphan = session.exec(&[], &["bash", "-c", script, "bash", ask]);
+    assert!(orphan.out.starts_with("connected\n") && !orphan.out.contains("answer b'{"), "{orphan}");
+    assert!(session.down().seal().complete);
+}
+
+#[test]
 fn a_directory_of_others_is_refused_by_name() {
     let fence = Fence::new();
     let place = Place::new(&fence, Rung::Rootless);

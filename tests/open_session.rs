@@ -1,14 +1,18 @@
 //! Sessions that stay open: `up` proves the policy once, each `exec` is a command of its own in it, `down` seals.
 
 mod common;
+mod living;
 mod open;
 #[path = "rungs/rung.rs"]
 mod rung;
 
 use common::{Fence, value};
+use nix::sys::signal::Signal;
 use open::Place;
 use ringfence::ledger::record::Outcome;
 use rung::{RUNGS, Rung};
+use std::process::Stdio;
+use world::Said;
 
 #[test]
 fn on_every_rung_commands_come_and_go() {
@@ -83,4 +87,78 @@ fn a_command_is_asked_for_as_the_policy_lets() {
     let said = session.exec(&[], &["bash", "-c", "echo ${#1}", "bash", &large]);
     assert_eq!(said.out, "100000\n", "{said}");
     assert!(session.down().seal().complete);
+}
+
+#[test]
+fn what_a_killed_supervisor_leaves_is_found_and_cleaned_by_whoever_asks() {
+    let fence = Fence::new();
+    let place = Place::new(&fence, Rung::Full);
+    let before = common::survey(&fence);
+    for (n, asks) in ["down", "status", "exec", "up"].into_iter().enumerate() {
+        let session = place.up(&["--ledger", &format!("/var/log/rungs/{n}.jsonl")]);
+        let supervisor = session.supervisor();
+        living::send(supervisor, Signal::SIGKILL);
+        living::until("the end of all", || fence.world.processes().is_empty());
+        let said = match asks {
+            "exec" => place.said(&["exec", "--", "true"]),
+            "up" => place.output(place.up_command(&["--ledger", "/var/log/rungs/again.jsonl"]).0),
+            asks => place.said(&[asks]),
+        };
+        let code = match asks {
+            "status" => 1,
+            "up" => 0,
+            _ => 125,
+        };
+        assert_eq!((said.code, said.err.lines().count()), (Some(code), 1), "{said}");
+        let told = [
+            format!("process {supervisor}, has died"),
+            format!("run {}", session.run),
+            format!("{n}.jsonl has no seal"),
+        ];
+        assert!(told.iter().all(|part| said.err.contains(part)), "{asks}: {said}");
+        if asks == "up" {
+            assert_eq!(place.said(&["down"]).code, Some(0));
+        }
+        let again = place.said(&["down"]);
+        assert!(again.err.contains("there is no session default"), "it is said once: {again}");
+        common::assert_left_nothing(&fence, &before, asks);
+    }
+}
+
+#[test]
+fn a_set_up_that_fails_or_is_asked_to_end_leaves_no_session() {
+    let fence = Fence::new();
+    let place = Place::new(&fence, Rung::Full);
+    let before = common::survey(&fence);
+    let said = place.output(place.up_command(&["--writable", "/no/such"]).0);
+    assert_eq!((said.code, said.out.as_str(), said.err.lines().count()), (Some(125), "", 1), "{said}");
+    common::assert_left_nothing(&fence, &before, "refused");
+    let mut command = place.up_command(&[]).0;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = fence.world.spawn(command).expect("ringfence starts");
+    // Asked before its probes are through, it ends without a session, or with one that ends at once.
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    living::send(child.id() as i32, Signal::SIGTERM);
+    let said = Said::from(child.wait_with_output().expect("wait"));
+    assert!(matches!(said.code, Some(0 | 125)), "{said}");
+    living::until("the end of all", || fence.world.processes().is_empty());
+    common::assert_left_nothing(&fence, &before, "asked to end");
+}
+
+#[test]
+fn the_status_descriptor_tells_of_the_seal() {
+    let fence = Fence::new();
+    let place = Place::new(&fence, Rung::Full);
+    let (command, ledger) = place.up_command(&["--json-status-fd", "3"]);
+    let words: Vec<String> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut shell = fence.world.command("bash");
+    let script = "\"$@\" 3> >(cat >/tmp/status) >/tmp/line; [ ! -s /tmp/status ] && echo open; \"$1\" down; wait; sleep 0.2; cat /tmp/status";
+    shell.args(["-c", script, "bash", common::RINGFENCE]).args(&words);
+    let said = place.output(shell);
+    let (open, line) = said.out.split_once('\n').unwrap_or_else(|| panic!("{said}"));
+    let status: ringfence::ledger::Status =
+        serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause}: {said}"));
+    assert_eq!((open, status.started, status.exit_code, status.complete), ("open", true, None, Some(true)), "{said}");
+    let record = fence.ended(said, ledger);
+    assert_eq!(record.seal().outcome, Outcome::Exited, "{record}");
 }

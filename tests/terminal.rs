@@ -7,6 +7,8 @@ mod living;
 use common::{Fence, NOBODY, RINGFENCE};
 use console::Console;
 use living::until;
+use std::process::Stdio;
+use std::time::Duration;
 
 /// Tells of signals and of lines, until a line says `quit`; its status is the number of interrupts.
 const TELLER: &str = r#"use POSIX; $| = 1; my $n = 0;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 pub struct Console {
     pub child: Child,
     pub keyboard: File,
-    screen: Arc<(Mutex<String>, Condvar)>,
+    pub screen: Arc<(Mutex<String>, Condvar)>,
     /// How much of the screen has been read.
-    read: usize,
+    pub read: usize,
     pub terminal: OwnedFd,
 }
 
