@@ -119,6 +119,8 @@ impl Confinement {
                 no_new_privs_set()?;
             }
             match &self.shared {
+                // Audit would tell of the trial as of a refusal of the command's: it is left at the one of who shares the domain.
+                Some(_) if self.audited => {}
                 Some(outside) => outside.is_refused()?,
                 None if self.scopes && !mutation::left_out("landlock") => {
                     landlock::restrict_scopes(self.audited, self.by_rules())?;
