@@ -112,7 +112,10 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("run --policy control", "<CMD>"),
         ("run true", "'true'"),
         ("run --netwrok open -- true", "did you mean --network?"),
-        ("rnu", "unrecognized subcommand 'rnu'; accepted: run, plan, policy, allowlist, why, connect, verify, report"),
+        (
+            "rnu",
+            "unrecognized subcommand 'rnu'; accepted: run, up, exec, down, status, plan, policy, allowlist, why, connect, verify, report",
+        ),
         ("policy shwo", "accepted: show, check"),
         ("verify l --head abc", "64 hexadecimal digits"),
         ("allowlist check", "HOST[:PORT]"),

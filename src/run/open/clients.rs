@@ -13,6 +13,7 @@ use crate::session::wire::{self, Answer, Ask};
 use crate::stage::{Notice, Order};
 use crate::supervise::terminal::Placement;
 use crate::supervise::{AbortCause, ENDING_ALL};
+use nix::libc;
 use nix::sys::signal::Signal;
 use nix::unistd::{fchown, geteuid, getpid, isatty};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -143,7 +144,7 @@ impl<'a> Clients<'a> {
                 continue;
             }
             match command.client.as_ref().map(Channel::receive::<Ask>) {
-                Some(Ok(Ask::Signal { number, group })) => {
+                Some(Ok(Ask::Signal { number, group })) if (1..=libc::SIGRTMAX()).contains(&number) => {
                     session.order(&Order::Signal { id: command.id, number, group })?;
                 }
                 _ => hang_up(command, session)?,
