@@ -71,6 +71,18 @@ impl Channel {
         Ok((Channel(a), Channel(b)))
     }
 
+    /// Over a connected socket of that kind.
+    pub fn over(socket: OwnedFd) -> Channel {
+        Channel(socket)
+    }
+
+    /// Sends one message if there is room for it (EAGAIN otherwise).
+    pub fn offer<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
+        let bytes = encode(message)?;
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        send(self.0.as_raw_fd(), &bytes, flags).map(|_| ()).map_err(failed("send"))
+    }
+
     /// Sends one message, waiting for room.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
         let bytes = encode(message)?;

@@ -2,6 +2,7 @@
 //! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
 
 mod probe;
+mod session;
 
 use crate::plan::rung::{self, Rung};
 use crate::policy::upstream;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 pub use probe::{ProbeArgs, SuiteFlags};
+pub use session::{ExecArgs, SessionFlag, UpArgs, Variable};
 
 /// Puts a graded policy in force, proves that it holds, runs a command under it, and records every denial.
 #[derive(Debug, Parser)]
@@ -33,6 +35,21 @@ pub enum Command {
     Run(RunArgs),
     /// Try whether a policy holds here, without a command: 0 if every probe that applies passes, 1 if one fails
     Probe(Box<ProbeArgs>),
+    /// Open a session: the policy is in force and proven, and commands come by `exec`
+    Up(UpArgs),
+    /// Run a command in a session
+    Exec(ExecArgs),
+    /// End a session and what is left in it, and seal its record
+    Down(SessionFlag),
+    /// Say whether a session is up, and what runs in it: 0 up, 1 not
+    Status {
+        /// The session
+        #[command(flatten)]
+        name: SessionFlag,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print what would carry each restriction on this host, and what is missing
     Plan(PlanArgs),
     /// Show or check policies

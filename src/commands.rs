@@ -15,6 +15,7 @@ use crate::probe::spec::Spec;
 use crate::probe::suite_file::SuiteError;
 use crate::probe::{external, listing};
 use crate::report::{self, ReportError};
+use crate::session::client as session;
 use nix::unistd::geteuid;
 use serde_json::json;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -23,7 +24,7 @@ use std::time::Duration;
 /// Does what a subcommand asks. `signals` is the caller's signal state; all are blocked.
 pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
     let holds_something = match command {
-        Command::Run(_) => true,
+        Command::Run(_) | Command::Up(_) | Command::Exec(_) => true,
         Command::Probe(args) => !args.suite.only_prints() && !args.suite.external,
         _ => false,
     };
@@ -48,6 +49,16 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
             drop(out);
             crate::run::probe(args, signals)
         }
+        Command::Up(args) => {
+            drop(out);
+            crate::run::up(args, signals)
+        }
+        Command::Exec(args) => {
+            drop(out);
+            session::exec(args, signals)
+        }
+        Command::Down(session) => session::down(&session.name),
+        Command::Status { name, json } => session::status(&name.name, *json, &mut out),
         Command::Plan(args) => plan(args, &mut out),
         Command::Policy(PolicyCommand::Show(flags)) => {
             let text = show::policy_show(&flags.load()?);

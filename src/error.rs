@@ -15,6 +15,7 @@ use crate::policy::show::CheckError;
 use crate::probe::external::ExternalError;
 use crate::probe::suite_file::SuiteError;
 use crate::report::ReportError;
+use crate::session::SessionError;
 use crate::supervise::AbortCause;
 use crate::why::WhyError;
 use nix::errno::Errno;
@@ -138,6 +139,14 @@ pub enum Error {
     /// A judgement that was asked for.
     #[error("why: {0}")]
     Why(#[from] WhyError),
+    /// A session that cannot be had or asked.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A session whose policy would end what its commands leave behind.
+    #[error(
+        "leftovers = \"kill\": what a command of a session leaves behind is there for the next one; accepted: keep, or none"
+    )]
+    SessionKills,
     /// A call.
     #[error("{call}: {source}")]
     Call {

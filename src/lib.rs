@@ -13,6 +13,7 @@ pub mod policy;
 // One run, and what can end it.
 pub mod error;
 pub mod run;
+pub mod session;
 
 // What the host offers, and what will carry the policy there.
 pub mod host;
@@ -36,6 +37,7 @@ pub mod report;
 
 // Living with the command to its end.
 pub mod channel;
+pub mod document;
 pub mod supervise;
 
 // The system calls that no crate offers safely, and nothing else that is unsafe.

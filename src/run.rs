@@ -3,6 +3,7 @@
 mod control_files;
 mod inherited;
 mod keep;
+mod open;
 mod probing;
 mod session;
 
@@ -24,8 +25,10 @@ use crate::plan::{self, Plan, by_mode, dev_box};
 use crate::policy::{Leftovers, Policy, Posture};
 use crate::probe::selection::Selection;
 use crate::proxy::RefusalNonce;
+use crate::session::place::Place;
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
+use crate::sys;
 use nix::unistd::{Pid, geteuid};
 use session::Session;
 use std::collections::BTreeSet;
@@ -34,6 +37,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+pub use open::up;
 pub use probing::probe;
 pub use session::complain;
 
@@ -94,6 +98,7 @@ struct Loaded<'a> {
     args: &'a RunArgs,
     policy: Policy,
     invocation: Invocation,
+    probes: Selection,
     run: RunId,
     databases: Databases,
     identity: Option<Identity>,
@@ -111,8 +116,9 @@ impl<'a> Loaded<'a> {
             argv: args.command.clone(),
             directory: std::env::current_dir().map_err(call("getcwd"))?,
             environment: std::env::vars_os().collect(),
+            directory_first: false,
             signals,
-            probes: Selection::preflight()?,
+            closed: sys::stdio_closed_at_start().collect(),
         };
         let run = RunId::random()?;
         let databases = Databases::read()?;
@@ -120,6 +126,7 @@ impl<'a> Loaded<'a> {
             args,
             policy,
             invocation,
+            probes: Selection::preflight()?,
             run,
             databases,
             identity: None,
@@ -173,7 +180,7 @@ impl<'a> Loaded<'a> {
     }
 
     fn plan(self) -> Result<Planned<'a>, Error> {
-        let Loaded { args, policy, mut invocation, run, databases, identity, own_uid, held, .. } = self;
+        let Loaded { args, policy, mut invocation, probes, run, databases, identity, own_uid, held, .. } = self;
         let mut policy = policy;
         dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
         let weaker = args.run.demanded().is_some_and(|demanded| demanded.name() != RUNGS[0].name());
@@ -189,7 +196,7 @@ impl<'a> Loaded<'a> {
         if let Some(credentials) = facts.upstream.as_ref().and_then(|parent| parent.credentials()) {
             invocation.environment.retain(|(_, value)| !credentials.stand_in(value.as_bytes()));
         }
-        Ok(Planned { args, plan, facts, invocation, run, own_uid, held })
+        Ok(Planned { args, plan, facts, invocation, probes, run, own_uid, held, session: None })
     }
 }
 
@@ -199,9 +206,12 @@ struct Planned<'a> {
     plan: Plan,
     facts: Facts,
     invocation: Invocation,
+    probes: Selection,
     run: RunId,
     own_uid: Option<u32>,
     held: Vec<Reservation>,
+    /// The place of the session that the run is to be.
+    session: Option<Place>,
 }
 
 impl Planned<'_> {
@@ -220,14 +230,22 @@ impl Planned<'_> {
                 FileBarrier::Landlock => {}
             }
         }
+        if let Some(place) = &self.session {
+            control_files::keep_session_out(&mut self.plan, place);
+        }
+        let name = self.session.as_ref().map(Place::name);
         let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
-        if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels()) {
+        if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels(), name) {
             return Err(session.fail(error));
         }
+        session.installation.probes = self.probes;
         let run = self.run.as_str();
         let put_up = session.installation.put_up(run, &self.plan, &self.facts, self.own_uid, &self.invocation);
         match put_up.map_err(Error::from).and_then(|()| session.await_stage()) {
-            Ok(()) => Ok(Installed { session, leftovers: Leaving::of(&self.plan.policy, self.facts.is_init) }),
+            Ok(()) => {
+                let leftovers = Leaving::of(&self.plan.policy, self.facts.is_init);
+                Ok(Installed { session, plan: self.plan, invocation: self.invocation, leftovers })
+            }
             Err(error) => Err(session.fail(error)),
         }
     }
@@ -258,6 +276,8 @@ impl Leaving {
 /// What is in force.
 struct Installed {
     session: Session,
+    plan: Plan,
+    invocation: Invocation,
     leftovers: Leaving,
 }
 
@@ -270,7 +290,7 @@ impl Installed {
     /// Has a confined child try the policy, and records what it saw.
     fn probe(mut self) -> Result<Probed, Error> {
         match self.try_policy() {
-            Ok(()) => Ok(Probed { session: self.session, leftovers: self.leftovers }),
+            Ok(()) => Ok(Probed(self)),
             Err(error) => Err(self.session.fail(error)),
         }
     }
@@ -307,25 +327,22 @@ impl Installed {
 }
 
 /// What is in force and has been shown to be.
-struct Probed {
-    session: Session,
-    leftovers: Leaving,
-}
+struct Probed(Installed);
 
 impl Probed {
     fn launch(mut self) -> Result<Running, Error> {
         match self.start_command() {
-            Ok(()) => Ok(Running { session: self.session, leftovers: self.leftovers }),
-            Err(error) => Err(self.session.fail(error)),
+            Ok(()) => Ok(Running { session: self.0.session, leftovers: self.0.leftovers }),
+            Err(error) => Err(self.0.session.fail(error)),
         }
     }
 
     fn start_command(&mut self) -> Result<(), Error> {
-        let session = &mut self.session;
-        session.launch()?;
+        let Installed { session, plan, invocation, .. } = &mut self.0;
+        session.launch(plan, invocation)?;
         let launched = session.await_notice(Some(LAUNCHING), |notice| match notice {
-            Notice::Launched { pid } => Some(Ok(Pid::from_raw(pid))),
-            Notice::NotLaunched(failure) => Some(Err(failure)),
+            Notice::Launched { pid, .. } => Some(Ok(Pid::from_raw(pid))),
+            Notice::NotLaunched { failure, .. } => Some(Err(failure)),
             _ => None,
         })?;
         session.command_runs(launched?)
@@ -341,7 +358,7 @@ struct Running {
 impl Running {
     fn supervise(mut self) -> Result<Exited, Error> {
         let ended = self.session.await_notice(None, |notice| match notice {
-            Notice::Ended { how, left } => Some((how, left)),
+            Notice::Ended { how, left, .. } => Some((how, left)),
             _ => None,
         });
         match ended {

@@ -3,41 +3,62 @@
 //! It is the parent of the command and, as a subreaper, of every process that the command leaves behind; so it learns of
 //! each end, and no child means that nothing of the sandbox is left. When its supervisor ends, it ends them all.
 
+mod attendance;
 mod child;
+mod stdio;
 
-use crate::channel::{Channel, ChannelError};
+use crate::channel::Channel;
 use crate::confine::Confinement;
-use crate::confine::exec::{Command, ExecFailure};
+#[cfg(doc)]
+use crate::confine::exec::Command;
+use crate::confine::exec::ExecFailure;
 use crate::ledger::record::Probe;
-use crate::observe::process::{self, ObserverSpec, Of};
+use crate::observe::process::{self, ObserverSpec};
 use crate::probe::Suite;
 use crate::supervise::descendants;
 use crate::supervise::terminal::{Placement, Terminal};
 use crate::sys::{self, Fork};
-use child::{Child, Unheard, confine};
+use attendance::Attendance;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::{Pid, getpgrp, getpid, setpgid};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{Pid, getpid, setpgid};
 use serde::{Deserialize, Serialize};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+pub use stdio::{release_input_and_output, release_stdio};
 
 /// What the supervisor asks of the stage.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Run the pre-flight probes in a confined child.
     Probe,
-    /// Start the command, in this process group.
-    Launch(Placement),
-    /// Deliver a signal to the command.
-    Signal(i32),
-    /// Let the command's process group go on after a stop.
+    /// More than one command is to come: have them share what would part them.
+    Open,
+    /// Start a command. Beside the order come four descriptors: its [`Command`], written by [`crate::document`], and what it
+    /// gets as stdin, stdout and stderr.
+    Launch {
+        /// What the notices of it are told by.
+        id: u64,
+        /// Its process group.
+        placement: Placement,
+    },
+    /// Deliver a signal to a command.
+    Signal {
+        /// Which one.
+        id: u64,
+        /// The signal's number.
+        number: i32,
+        /// Whether all of its process group gets it, as from a terminal.
+        group: bool,
+    },
+    /// Let a command's process group go on after a stop.
     Continue {
+        /// Which one.
+        id: u64,
         /// Whether it gets the terminal's foreground again.
         in_foreground: bool,
     },
@@ -60,17 +81,33 @@ pub enum Notice {
     Failed(String),
     /// The outcome of each probe.
     Probed(Vec<Probe>),
-    /// The command runs.
+    /// Commands may come.
+    Opened,
+    /// A command runs.
     Launched {
+        /// Which one.
+        id: u64,
         /// Its process id.
         pid: i32,
     },
     /// It could not be started.
-    NotLaunched(ExecFailure),
+    NotLaunched {
+        /// Which one.
+        id: u64,
+        /// Why.
+        failure: ExecFailure,
+    },
     /// It was stopped by a signal.
-    Stopped(i32),
+    Stopped {
+        /// Which one.
+        id: u64,
+        /// The signal.
+        signal: i32,
+    },
     /// It ended.
     Ended {
+        /// Which one.
+        id: u64,
         /// How.
         how: Ended,
         /// Whether other processes of the sandbox are left.
@@ -104,8 +141,6 @@ impl Ended {
 pub struct Stage {
     /// How children are confined.
     pub confinement: Confinement,
-    /// What they run.
-    pub command: Command,
     /// The probes.
     pub suite: Suite,
     /// The terminal shared with the command.
@@ -150,13 +185,13 @@ impl Stage {
             Ok(children) => children,
             Err(errno) => return failed(&supervisor, format!("stage: {errno}")),
         };
+        let identity = self.confinement.identity.clone();
         if supervisor.send(&Notice::Ready { stage: getpid().as_raw() }).is_err() {
             return i32::from(leave().is_err()) + 1;
         }
-        let mut attendance =
-            Attendance { stage: self, supervisor, children, observer, command: None, group: None, launched: false };
+        let mut attendance = Attendance::new(self, supervisor, children, observer);
         let outcome = attendance.attend();
-        descendants::end_all(Duration::ZERO, attendance.stage.confinement.identity.as_ref());
+        descendants::end_all(Duration::ZERO, identity.as_ref());
         let left = leave();
         // The supervisor, if it still lives, knows by this that there is nothing left for it to end.
         let farewell = attendance.supervisor.send(&Notice::Empty);
@@ -176,223 +211,6 @@ fn start() -> Result<SignalFd, Errno> {
     let mut children = SigSet::empty();
     children.add(Signal::SIGCHLD);
     SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-}
-
-struct Attendance {
-    stage: Stage,
-    supervisor: Channel,
-    children: SignalFd,
-    /// Where listeners are handed over to the observer.
-    observer: Option<OwnedFd>,
-    command: Option<Pid>,
-    /// The command's own process group, if it has one.
-    group: Option<Pid>,
-    launched: bool,
-}
-
-impl Attendance {
-    fn attend(&mut self) -> Result<(), ChannelError> {
-        loop {
-            let mut fds = [
-                PollFd::new(self.supervisor.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
-            ];
-            match poll(&mut fds, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => {
-                    return Err(ChannelError::Call { call: "poll", errno });
-                }
-            }
-            let said = fds[0].any() == Some(true);
-            if fds[1].any() == Some(true) {
-                while let Ok(Some(_)) = self.children.read_signal() {}
-                self.reap()?;
-            }
-            if said {
-                match self.supervisor.receive() {
-                    Ok(order) => self.obey(order)?,
-                    Err(ChannelError::Closed) => return Ok(()),
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-    }
-
-    fn obey(&mut self, order: Order) -> Result<(), ChannelError> {
-        match order {
-            Order::Probe => match self.probe()? {
-                Ok(outcomes) => self.supervisor.send(&Notice::Probed(outcomes)),
-                Err(cause) => self.supervisor.send(&Notice::Failed(cause)),
-            },
-            Order::Launch(placement) => match self.launch(placement)? {
-                Ok(pid) => {
-                    self.command = Some(pid);
-                    self.group = Some(pid).filter(|_| placement != Placement::Callers);
-                    self.launched = true;
-                    self.supervisor.send(&Notice::Launched { pid: pid.as_raw() })?;
-                    // Whoever waits for the end of the command's output must not wait for ours.
-                    release_stdio().map_err(|errno| ChannelError::Call { call: "dup2", errno })
-                }
-                Err(failure) => self.supervisor.send(&Notice::NotLaunched(failure)),
-            },
-            Order::Signal(number) => {
-                if let Some(pid) = self.command {
-                    match sys::send_signal(pid, number) {
-                        // It has ended meanwhile; its status is on its way.
-                        Ok(()) | Err(Errno::ESRCH) => {}
-                        Err(errno) => {
-                            return Err(ChannelError::Call { call: "kill", errno });
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Order::Continue { in_foreground } => {
-                let (Some(_), Some(group)) = (self.command, self.group) else { return Ok(()) };
-                let failed = |call| move |errno| ChannelError::Call { call, errno };
-                if let Some(terminal) = self.stage.terminal.as_ref().filter(|_| in_foreground) {
-                    terminal.give_to(group).map_err(failed("tcsetpgrp"))?;
-                }
-                match killpg(group, Signal::SIGCONT) {
-                    Ok(()) | Err(Errno::ESRCH) => Ok(()),
-                    Err(errno) => Err(failed("killpg")(errno)),
-                }
-            }
-            Order::End { grace_ms } => {
-                let identity = self.stage.confinement.identity.clone();
-                let ended = descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
-                if let Some(ended) = self.command.take().and_then(|pid| ended.into_iter().find(|(p, _)| *p == pid)) {
-                    self.supervisor.send(&Notice::Ended { how: ended.1, left: false })?;
-                }
-                self.supervisor.send(&Notice::Empty)
-            }
-        }
-    }
-
-    /// Takes in every child that has changed state. How the command ended is told together with whether anything is left.
-    fn reap(&mut self) -> Result<(), ChannelError> {
-        let mut command_ended = None;
-        let left = loop {
-            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
-            let status = match waitid(Id::All, flags) {
-                Ok(status) => status,
-                Err(Errno::ECHILD) => break false,
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(ChannelError::Call { call: "waitid", errno }),
-            };
-            match (status, ended(&status)) {
-                (WaitStatus::StillAlive, _) => break true,
-                (WaitStatus::Stopped(pid, signal), _) if Some(pid) == self.command => {
-                    self.supervisor.send(&Notice::Stopped(signal as i32))?;
-                }
-                (_, Some((pid, how))) if Some(pid) == self.command => {
-                    self.command = None;
-                    command_ended = Some(how);
-                }
-                _ => {}
-            }
-        };
-        if let Some(how) = command_ended {
-            self.supervisor.send(&Notice::Ended { how, left })?;
-        }
-        if !left && self.launched && self.command.is_none() {
-            self.supervisor.send(&Notice::Empty)?;
-        }
-        Ok(())
-    }
-
-    /// Runs the suite in a child that takes the command's confinement, and reads its report.
-    fn probe(&self) -> Result<Result<Vec<Probe>, String>, ChannelError> {
-        let stage = &self.stage;
-        let arena = match stage.suite.prepare() {
-            Ok(arena) => arena,
-            Err(cause) => return Ok(Err(cause)),
-        };
-        let forked = Child::fork(|| {
-            confine(&stage.confinement, self.observer.as_ref(), Of::Probes).map(|()| stage.suite.run(&arena))
-        });
-        let heard = self.hear(&forked)?;
-        let status = forked.map(|child| waitpid(child.pid, None));
-        // Whatever a probe started is a child of ours now.
-        descendants::end_all(Duration::ZERO, stage.confinement.identity.as_ref());
-        Ok(stage.suite.clear(arena).and_then(|()| {
-            let text = heard.map_err(|(call, errno)| format!("probes: {call}: {errno}"))?;
-            if !matches!(status, Ok(Ok(WaitStatus::Exited(_, 0)))) {
-                return Err(format!("probes: the probing process did not end well: {status:?}"));
-            }
-            let outcome: Result<Vec<Probe>, String> =
-                serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
-            outcome.map(|seen| [stage.suite.run_as_stage(), seen].concat())
-        }))
-    }
-
-    fn launch(&self, placement: Placement) -> Result<Result<Pid, ExecFailure>, ChannelError> {
-        let stage = &self.stage;
-        let ours = |message: String| ExecFailure { status: 125, message };
-        let forked = Child::fork(|| {
-            let placed = place(placement, stage.terminal.as_ref());
-            let ready = placed.map_err(|(call, errno)| format!("launch: {call}: {errno}"));
-            match ready.and_then(|()| confine(&stage.confinement, self.observer.as_ref(), Of::Command)) {
-                Ok(()) => stage.command.execute(),
-                Err(cause) => ours(cause),
-            }
-        });
-        let heard = self.hear(&forked)?;
-        Ok(match (forked, heard) {
-            (Ok(child), Ok(text)) if text.is_empty() => Ok(child.pid),
-            (Ok(child), Ok(text)) => {
-                match waitpid(child.pid, None) {
-                    Ok(_) => Err(serde_json::from_slice(&text)
-                        .unwrap_or_else(|e| ours(format!("launch: the report is torn: {e}")))),
-                    Err(errno) => Err(ours(format!("launch: waitpid: {errno}"))),
-                }
-            }
-            (_, Err((call, errno))) | (Err((call, errno)), _) => Err(ours(format!("launch: {call}: {errno}"))),
-        })
-    }
-
-    /// Reads a child's report; [`ChannelError::Closed`] when the stage is to end instead.
-    fn hear(
-        &self,
-        child: &Result<Child, (&'static str, Errno)>,
-    ) -> Result<Result<Vec<u8>, (&'static str, Errno)>, ChannelError> {
-        match child.as_ref().map(|child| child.report(&self.supervisor)) {
-            Ok(Ok(text)) => Ok(Ok(text)),
-            Ok(Err(Unheard::Dismissed)) => Err(ChannelError::Closed),
-            Ok(Err(Unheard::Call(call, errno))) => Ok(Err((call, errno))),
-            Err((call, errno)) => Ok(Err((call, *errno))),
-        }
-    }
-}
-
-/// In the command's process, before it is confined: its process group, and the terminal's foreground for that.
-fn place(placement: Placement, terminal: Option<&Terminal>) -> Result<(), (&'static str, Errno)> {
-    let zero = Pid::from_raw(0);
-    match (placement, terminal) {
-        (Placement::Callers, Some(terminal)) => {
-            setpgid(zero, terminal.callers_group()).map_err(|errno| ("setpgid", errno))
-        }
-        (Placement::Own { in_foreground: true }, Some(terminal)) => {
-            setpgid(zero, zero).map_err(|errno| ("setpgid", errno))?;
-            terminal.give_to(getpgrp()).map_err(|errno| ("tcsetpgrp", errno))
-        }
-        (Placement::Callers | Placement::Own { .. }, _) => setpgid(zero, zero).map_err(|errno| ("setpgid", errno)),
-    }
-}
-
-/// Puts /dev/null in the place of this process's stdio, or an empty file in memory where the image has no /dev/null.
-pub fn release_stdio() -> Result<(), Errno> {
-    let null = release_input_and_output()?;
-    nix::unistd::dup2_stderr(&null)
-}
-
-/// The same for stdin and stdout alone. Returns the descriptor of /dev/null.
-pub fn release_input_and_output() -> Result<OwnedFd, Errno> {
-    let opened = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty());
-    let null = opened.or_else(|_| nix::sys::memfd::memfd_create(c"null", nix::sys::memfd::MFdFlags::MFD_CLOEXEC))?;
-    nix::unistd::dup2_stdin(&null)?;
-    nix::unistd::dup2_stdout(&null)?;
-    Ok(null)
 }
 
 /// What a wait status says of an end.

@@ -10,10 +10,13 @@ pub mod capability;
 pub mod message;
 mod mount;
 pub mod notify;
+mod terminal;
 
 pub use mount::{
     ATTR_IDMAP, ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MountAttr, clone_tree, mount_setattr, move_mount, new_tmpfs,
 };
+
+pub use terminal::{WindowSize, set_window_size, take_terminal, window_size};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -79,6 +82,23 @@ pub fn is_ignored(signal: libc::c_int) -> bool {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
     }
+}
+
+/// The numbers of a set's signals, the real-time ones among them.
+pub fn signal_numbers(set: &nix::sys::signal::SigSet) -> Vec<libc::c_int> {
+    // SAFETY: the set is initialised, and the call only reads it.
+    (1..=libc::SIGRTMAX()).filter(|number| unsafe { libc::sigismember(set.as_ref(), *number) } == 1).collect()
+}
+
+/// The set of these signals; numbers that are none are left out.
+pub fn signal_set(numbers: &[libc::c_int]) -> nix::sys::signal::SigSet {
+    let mut set = *nix::sys::signal::SigSet::empty().as_ref();
+    for number in numbers {
+        // SAFETY: the set is initialised; a number out of range is refused with EINVAL and changes nothing.
+        let _refused = unsafe { libc::sigaddset(&mut set, *number) };
+    }
+    // SAFETY: it was made by sigemptyset(3) and sigaddset(3).
+    unsafe { nix::sys::signal::SigSet::from_sigset_t_unchecked(set) }
 }
 
 /// Which side of a fork the caller is on.

@@ -297,3 +297,24 @@ fn the_first_and_the_last_thing_that_a_command_does_is_on_record() {
         assert!(ended.seal().complete, "{ended}");
     }
 }
+
+#[test]
+fn what_each_command_of_a_session_is_refused_is_on_record() {
+    let _on = Switch::turn(true, AMPLE);
+    let fence = Fence::new();
+    listen(&fence);
+    let ledger = "/var/log/ringfence/session.jsonl";
+    let up = fence.output(fence.ringfence(&["up", "--policy", "nist-high", "--ledger", ledger]));
+    assert_eq!(up.code, Some(0), "{up}");
+    let connect = format!("import socket; print(socket.socket(socket.AF_UNIX).connect_ex('\\0' + {NAME:?}))");
+    let connect = connect.replace("\\u{7}", "\\x07");
+    for _ in 0..2 {
+        let said = fence.output(fence.ringfence(&["exec", "--", "python3", "-c", &connect]));
+        assert_eq!(said.out, "1\n", "EPERM: {said}");
+    }
+    let ended = fence.ended(fence.output(fence.ringfence(&["down"])), ledger.into());
+    assert_eq!(ended.said.code, Some(0), "{ended}");
+    let pids: Vec<Option<u32>> = of_landlock(&ended).iter().map(|denial| denial.subject.pid).collect();
+    assert!(pids.len() == 2 && pids[0].is_some() && pids[0] != pids[1], "{ended}");
+    assert!(gaps(&ended).is_empty() && ended.seal().complete, "{ended}");
+}

@@ -43,6 +43,7 @@ fn start() -> Body {
         policy_digest: String::new(),
         postures: BTreeMap::new(),
         rung: "full".into(),
+        session: None,
         command: vec!["true".into()],
         uid: 10001,
         gid: 10001,

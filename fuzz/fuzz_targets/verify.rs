@@ -21,6 +21,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         policy_digest: "0".repeat(64),
         postures: [("network".to_owned(), "restricted".to_owned())].into(),
         rung: "full".into(),
+        session: None,
         command: vec!["true".into()],
         uid: 10001,
         gid: 10001,

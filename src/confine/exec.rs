@@ -5,19 +5,43 @@ use crate::sys;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{AccessFlags, access, chdir, execve};
+use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The caller's signal state, which the command gets back as it was (case E05).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "SignalNumbers", into = "SignalNumbers")]
 pub struct SignalState {
     /// The mask.
     pub mask: SigSet,
-    /// Signals that the caller had set to be ignored, of those that this program or its runtime changes.
+    /// Signals that the caller had set to be ignored; the real-time ones are left as they are.
     pub ignored: Vec<Signal>,
+}
+
+/// The same by numbers.
+#[derive(Serialize, Deserialize)]
+struct SignalNumbers {
+    mask: Vec<i32>,
+    ignored: Vec<i32>,
+}
+
+impl From<SignalState> for SignalNumbers {
+    fn from(state: SignalState) -> SignalNumbers {
+        let ignored = state.ignored.into_iter().map(|signal| signal as i32).collect();
+        SignalNumbers { mask: sys::signal_numbers(&state.mask), ignored }
+    }
+}
+
+impl From<SignalNumbers> for SignalState {
+    fn from(numbers: SignalNumbers) -> SignalState {
+        let ignored = numbers.ignored.into_iter().filter_map(|number| Signal::try_from(number).ok()).collect();
+        SignalState { mask: sys::signal_set(&numbers.mask), ignored }
+    }
 }
 
 impl SignalState {
@@ -25,7 +49,9 @@ impl SignalState {
     pub fn block_all() -> Result<SignalState, Errno> {
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut mask))?;
-        let mut ignored = Vec::new();
+        let changed = [Signal::SIGPIPE, Signal::SIGCHLD];
+        let others = Signal::iterator().filter(|signal| !changed.contains(signal));
+        let mut ignored: Vec<Signal> = others.filter(|signal| sys::is_ignored(*signal as i32)).collect();
         if sys::sigpipe_ignored_at_start() {
             ignored.push(Signal::SIGPIPE);
         }
@@ -43,7 +69,8 @@ impl SignalState {
     }
 
     fn restore(&self) -> Result<(), Errno> {
-        for signal in [Signal::SIGPIPE, Signal::SIGCHLD] {
+        let fixed = [Signal::SIGKILL, Signal::SIGSTOP];
+        for signal in Signal::iterator().filter(|signal| !fixed.contains(signal)) {
             sys::set_disposition(signal, self.ignored.contains(&signal))?;
         }
         self.unblock()
@@ -51,16 +78,34 @@ impl SignalState {
 }
 
 /// What to execute, and in which surroundings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Command {
     /// The command and its arguments; never empty.
     pub argv: Vec<CString>,
     /// The whole environment, `NAME=VALUE`.
     pub environment: Vec<CString>,
     /// The working directory.
+    #[serde(with = "as_text")]
     pub workdir: PathBuf,
     /// The caller's signal state.
     pub signals: SignalState,
+    /// Which of the descriptors 0 to 2 the caller had closed.
+    pub closed: Vec<RawFd>,
+}
+
+/// A path need not be UTF-8, which serde wants of one.
+pub(crate) mod as_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        OsString::deserialize(from).map(PathBuf::from)
+    }
 }
 
 /// Why the command did not start, with the exit status that a shell would give.
@@ -86,7 +131,7 @@ impl Command {
             let place = blocked_component(&self.workdir).unwrap_or_else(|| self.workdir.clone());
             return failure(125, format!("working directory {}: {}: {errno}", self.workdir.display(), place.display()));
         }
-        for number in sys::stdio_closed_at_start() {
+        for number in self.closed.iter().copied() {
             if let Err(errno) = sys::close_stdio(number) {
                 return failure(125, format!("close descriptor {number}, as the caller had it: {errno}"));
             }

@@ -17,6 +17,7 @@ pub use listener::Handover;
 use listener::Peer;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid, setfsgid, setfsuid, setgroups, setresgid, setresuid};
+use std::sync::Arc;
 
 /// What a child must become before it may run anything.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct Confinement {
     pub notifying: Vec<u8>,
     /// Whether the kernel has Landlock's scopes (ABI 6, Linux 6.12).
     pub scopes: bool,
+    /// The domain that has them, where the children of one process share it; else each has one of its own.
+    pub shared: Option<Arc<landlock::Outside>>,
     /// Whether what they refuse is read from the kernel's audit.
     pub audited: bool,
 }
@@ -115,8 +118,14 @@ impl Confinement {
             if !mutation::left_out("no-new-privs") {
                 no_new_privs_set()?;
             }
-            if self.scopes && !mutation::left_out("landlock") {
-                landlock::restrict_scopes(self.audited, self.means.files == FileBarrier::Landlock)?;
+            match &self.shared {
+                // Audit would tell of the trial as of a refusal of the command's: it is left at the one of who shares the domain.
+                Some(_) if self.audited => {}
+                Some(outside) => outside.is_refused()?,
+                None if self.scopes && !mutation::left_out("landlock") => {
+                    landlock::restrict_scopes(self.audited, self.by_rules())?;
+                }
+                None => {}
             }
             // Last: the filter refuses calls that the steps above make.
             if !mutation::left_out("seccomp") {
@@ -124,6 +133,22 @@ impl Confinement {
             }
         }
         Ok(())
+    }
+
+    /// Has the calling process enter the domain that all it confines from here on share: what one of them leaves behind is the
+    /// next one's to signal and to reach. Where they have one uid with this process, which the domain would then give into
+    /// their hands, each keeps its own.
+    pub fn share_domain(&mut self) -> Result<(), ConfineError> {
+        let no_new_privs = self.privilege == Posture::Locked || self.means.implies_no_new_privs();
+        let held = self.identity.is_some() && no_new_privs && self.scopes && !mutation::left_out("landlock");
+        if held && !self.means.one_uid {
+            self.shared = Some(Arc::new(landlock::share_scopes(self.audited, self.by_rules())?));
+        }
+        Ok(())
+    }
+
+    fn by_rules(&self) -> bool {
+        self.means.files == FileBarrier::Landlock
     }
 
     /// Groups, ids, capabilities.

@@ -25,7 +25,7 @@ mod view;
 pub mod workspace;
 
 use crate::channel::Channel;
-use crate::confine::exec::{Command, SignalState};
+use crate::confine::exec::{Command, SignalState, as_text};
 use crate::host::{Facts, real_path};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
@@ -47,12 +47,13 @@ use firewall::rules::PROXIES;
 use firewall::{Wall, Watch};
 use mounts::MountPlan;
 use nix::sys::prctl::set_dumpable;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 use placeholders::Placeholders;
 use proxy::{ProxyProcess, SpawnError};
 use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::Namespaces;
+use serde::{Deserialize, Serialize};
 use specs::{confinement, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
@@ -67,23 +68,28 @@ use view::enter_view;
 use workspace::{Owners, Ownership};
 
 /// What the command is and where it comes from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invocation {
     /// The command and its arguments.
     pub argv: Vec<OsString>,
     /// The caller's working directory.
+    #[serde(with = "as_text")]
     pub directory: PathBuf,
+    /// Whether it goes before the one that the policy names.
+    pub directory_first: bool,
     /// The caller's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// The caller's signal state.
     pub signals: SignalState,
-    /// What is tried before it starts.
-    pub probes: Selection,
+    /// Which of the descriptors 0 to 2 the caller had closed.
+    pub closed: Vec<RawFd>,
 }
 
 /// What is in force, piece by piece, in the order in which it was put there.
 #[derive(Debug, Default)]
 pub struct Installation {
+    /// What is tried once it is in force.
+    pub probes: Selection,
     home: home::Made,
     undo: Undo,
     undo_file: Option<UndoFile>,
@@ -265,13 +271,7 @@ impl Installation {
         let stage = Stage {
             confinement,
             observer,
-            command: Command {
-                argv: c_strings(invocation.argv.iter().cloned())?,
-                environment,
-                workdir: workdir(plan, invocation),
-                signals: invocation.signals.clone(),
-            },
-            suite: Suite::for_run(surroundings, invocation.probes.clone()).map_err(InstallError::Stage)?,
+            suite: Suite::for_run(surroundings, std::mem::take(&mut self.probes)).map_err(InstallError::Stage)?,
             terminal: Terminal::of_caller(),
         };
         self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
@@ -344,11 +344,30 @@ impl Installation {
         Ok(())
     }
 
+    /// What a command is executed with in what is in force.
+    pub fn command(&self, plan: &Plan, invocation: &Invocation) -> Result<Command, InstallError> {
+        Ok(Command {
+            argv: c_strings(invocation.argv.iter().cloned())?,
+            environment: command_environment(plan, invocation, self.proxy.map(|p| p.1))?,
+            workdir: workdir(plan, invocation),
+            signals: invocation.signals.clone(),
+            closed: invocation.closed.clone(),
+        })
+    }
+
     /// The command runs, in this process.
     pub fn command_runs(&mut self, command: Pid) {
         self.bait = None;
         if let Some(identity) = &self.identity {
             self.evidence.command_runs(command, identity.uid.as_raw());
+        }
+    }
+
+    /// Commands come, all in the domain that the stage has made.
+    pub fn session_opens(&mut self) {
+        self.bait = None;
+        if let Some(stage) = &self.stage {
+            self.evidence.command_runs(stage.pid, geteuid().as_raw());
         }
     }
 

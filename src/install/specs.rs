@@ -54,6 +54,7 @@ pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallEr
         observers: seccomp::program(&own_calls.rules, &own_calls.watched, &own_calls.tables)?,
         notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
         scopes: plan.scopes,
+        shared: None,
         audited: plan.audited,
     };
     Ok((confinement, calls))

@@ -49,6 +49,9 @@ pub(super) fn c_strings(texts: impl Iterator<Item = OsString>) -> Result<Vec<CSt
 pub(super) fn workdir(plan: &Plan, invocation: &Invocation) -> PathBuf {
     let home = plan.identity.as_ref().map_or(PathBuf::from("/"), |i| i.home.clone());
     let filesystem = &plan.policy.filesystem;
+    if invocation.directory_first {
+        return invocation.directory.clone();
+    }
     let asked = filesystem.workdir.as_ref().or(filesystem.workspace.as_ref());
     asked.map_or_else(|| invocation.directory.clone(), |path| path.resolve(&home))
 }

@@ -97,6 +97,9 @@ pub struct Start {
     pub postures: BTreeMap<String, String>,
     /// The rung that carries the policy (`full`, `container`, `rootless`, `bare`).
     pub rung: String,
+    /// The session's name, where the run is one that stays open and has commands that come later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// The command, with control bytes escaped.
     pub command: Vec<String>,
     /// The numeric uid and gid that the command runs as.

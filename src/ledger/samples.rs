@@ -12,6 +12,7 @@ pub fn start() -> Body {
         policy_digest: chain::ORIGIN.into(),
         postures: BTreeMap::from([("network".into(), "restricted".into())]),
         rung: "full".into(),
+        session: Some("default".into()),
         command: vec!["sh".into(), "-c".into(), "true".into()],
         uid: 10001,
         gid: 10001,

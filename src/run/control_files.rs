@@ -6,8 +6,10 @@ use crate::host::{Facts, real_path};
 use crate::install::undo;
 use crate::ledger::{Ledger, LedgerTarget, RunId, control_path_is_safe};
 use crate::plan::Plan;
+use crate::plan::keep_out::keep_out;
 use crate::plan::means::{FileBarrier, Means};
 use crate::policy::Policy;
+use crate::session::place::Place;
 use crate::supervise::ledger_mode;
 use crate::sys;
 use std::ffi::OsString;
@@ -77,6 +79,22 @@ fn credentials_are_kept(plan: &Plan) -> Result<(), Error> {
         return Err(Error::CredentialsReadable { file: file.clone(), mode, rung: plan.rung.name() });
     }
     Ok(())
+}
+
+/// Keeps the session's socket, and those of the user's other sessions, from the command. On rung `container` the
+/// directory's mode does; what is more, nobody from the sandbox is answered ([`crate::session::place`]).
+pub fn keep_session_out(plan: &mut Plan, place: &Place) {
+    let means = plan.rung.means();
+    let Some(view) = &mut plan.mounts else { return };
+    match means.files {
+        FileBarrier::Mounts => view.mask(&real_path(place.directory())),
+        FileBarrier::Landlock if means.one_uid => {
+            keep_out(view, &real_path(place.directory()));
+            // The observer, which makes the command's connections, makes none to what is masked.
+            view.mask(&real_path(&place.socket()));
+        }
+        FileBarrier::Landlock => {}
+    }
 }
 
 /// Opens the ledger; with it, what of it is to be masked.

@@ -2,7 +2,7 @@
 
 use crate::cli::{LedgerPlace, RunArgs};
 use crate::error::{Error, call};
-use crate::policy::{Policy, Posture};
+use crate::policy::{Policy, Posture, Postures};
 use crate::sys;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
@@ -58,6 +58,17 @@ pub fn settle(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Refuses stdin, stdout or stderr of a command that comes later, by the same rules.
+pub fn check(postures: Postures, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
+    if postures.privilege == Posture::Open {
+        return Ok(());
+    }
+    match unfit(held, postures.filesystem > Posture::Open) {
+        Some(kind) => Err(Error::Inherited { fd, kind }),
+        None => Ok(()),
+    }
 }
 
 fn unfit(fd: &OwnedFd, guards_files: bool) -> Option<&'static str> {

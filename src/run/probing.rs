@@ -27,7 +27,7 @@ pub fn probe(args: &ProbeArgs, signals: SignalState) -> Result<i32, Error> {
     let outcome = (|| {
         let selection = args.suite.selection()?;
         let mut loaded = Loaded::load(&run, signals)?;
-        loaded.invocation.probes = selection;
+        loaded.probes = selection;
         let planned = loaded.plan()?;
         let head = head_of(&planned)?;
         let uid =

@@ -1,5 +1,7 @@
 //! What a run holds from its ledger's opening to its seal, and the two ways out: the seal and the failure.
 
+use crate::channel::ChannelError;
+use crate::document;
 use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
@@ -9,18 +11,19 @@ use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
 use crate::probe::evidence::Heard;
+use crate::session::Name;
 use crate::stage::{Ended, Notice, Order, release_input_and_output};
 use crate::supervise::processes;
 use crate::supervise::watch_mounts::MountWatch;
-use crate::supervise::{AbortCause, Watchman, check_mounts};
+use crate::supervise::{AbortCause, Stepped, Watchman, check_mounts};
 use crate::sys;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getpid};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the stage may take to enter the sandbox's namespaces.
 const ENTERING: Duration = Duration::from_secs(30);
@@ -57,6 +60,7 @@ impl Session {
         facts: &Facts,
         invocation: &Invocation,
         labels: BTreeMap<String, String>,
+        session: Option<&Name>,
     ) -> Result<(), Error> {
         let postures = plan.policy.postures();
         let ids = plan.identity.as_ref().map_or((facts.uid, 0), |i| (i.uid.as_raw(), i.gid.as_raw()));
@@ -65,6 +69,7 @@ impl Session {
             policy_digest: plan.policy.digest(),
             postures: Axis::ALL.map(|axis| (axis.to_string(), postures.of(axis).to_string())).into(),
             rung: plan.rung.name().into(),
+            session: session.map(Name::to_string),
             command: escape::escape_args(invocation.argv.iter().map(|a| a.as_bytes()), escape::TEXT_LIMIT),
             uid: ids.0,
             gid: ids.1,
@@ -86,7 +91,7 @@ impl Session {
 
     /// Gives the stage an order.
     pub fn order(&self, order: &Order) -> Result<(), Error> {
-        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(crate::channel::ChannelError::Closed))?;
+        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(ChannelError::Closed))?;
         stage.channel.send(order).map_err(|e| AbortCause::Stage(e).into())
     }
 
@@ -100,10 +105,27 @@ impl Session {
         Ok(self.installation.stage_is_ready(ready?, ENTERING)?)
     }
 
-    /// Has the stage start the command.
-    pub fn launch(&mut self) -> Result<(), Error> {
+    /// Has the stage start the command, with this process's own stdio.
+    pub fn launch(&mut self, plan: &Plan, invocation: &Invocation) -> Result<(), Error> {
         let order = self.watchman.launch_order();
-        self.order(&order)
+        let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        self.order_launch(&order, plan, invocation, [input.as_fd(), output.as_fd(), error.as_fd()])
+    }
+
+    /// Gives the stage an order to launch a command with this stdio.
+    pub fn order_launch(
+        &self,
+        order: &Order,
+        plan: &Plan,
+        invocation: &Invocation,
+        stdio: [BorrowedFd<'_>; 3],
+    ) -> Result<(), Error> {
+        let command = self.installation.command(plan, invocation)?;
+        let document = document::write(&command).map_err(call("memfd_create"))?;
+        let stage = self.installation.stage.as_ref().ok_or(AbortCause::Stage(ChannelError::Closed))?;
+        let [input, output, error] = stdio;
+        let sent = stage.channel.send_with(order, &[document.as_fd(), input, output, error]);
+        sent.map_err(|e| AbortCause::Stage(e).into())
     }
 
     /// Waits for a notice of the stage; see [`Watchman::await_notice`].
@@ -135,6 +157,36 @@ impl Session {
         evidence.begin(&counters);
         check_mounts(&mut self.installation, MountWatch::arm)?;
         Ok(heard)
+    }
+
+    /// The session is open: there is no one command that it stands and falls with, and signals are its own.
+    pub fn opens(&mut self) -> Result<(), Error> {
+        self.order(&Order::Open)?;
+        let opened = self.await_notice(Some(ENTERING), |notice| match notice {
+            Notice::Opened => Some(Ok(())),
+            Notice::Failed(cause) => Some(Err(cause)),
+            _ => None,
+        })?;
+        opened.map_err(AbortCause::StageFailed)?;
+        self.started = true;
+        self.watchman.command_is_over();
+        self.installation.session_opens();
+        Ok(())
+    }
+
+    /// Waits as [`Watchman::step`] does.
+    pub fn step(&mut self, deadline: Option<Instant>, others: &[BorrowedFd<'_>]) -> Result<Stepped, Error> {
+        Ok(self.watchman.step(&mut self.installation, &mut self.ledger, deadline, others)?)
+    }
+
+    /// Whether a signal has asked for the end of what is left.
+    pub fn is_ending(&self) -> bool {
+        self.watchman.is_ending()
+    }
+
+    /// Has the stage end all that is left.
+    pub fn order_end(&self) -> Result<(), Error> {
+        Ok(self.watchman.order_end(&self.installation)?)
     }
 
     /// The command has been started: stdin and stdout are its alone, so that their other ends see when it closes them.
@@ -176,13 +228,16 @@ impl Session {
             Ended::Exited(_) => Outcome::Exited,
             Ended::Signaled(_) => Outcome::Signaled,
         };
+        self.seal_as(SealInput { started: true, outcome, exit_code: Some(how.status()) }).map(drop)
+    }
+
+    /// The same of an end that is put in these words. Returns whether the record is complete.
+    pub fn seal_as(mut self, end: SealInput) -> Result<bool, Error> {
         self.take_down();
-        let end = SealInput { started: true, outcome, exit_code: Some(how.status()) };
         let sealed = self.ledger.seal(end).and_then(|sealed| self.ledger.stands().map(|()| sealed));
         let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
         tell(self.status.take(), &status);
-        sealed?;
-        Ok(())
+        Ok(sealed?.complete)
     }
 
     /// Takes everything down where no command is to be started, has `compare` say what is left, given what could not be

@@ -1,8 +1,9 @@
 //! Forking a confined child, and hearing from it what became of it.
 
-use super::{Channel, Fork, sys};
+use crate::channel::Channel;
 use crate::confine::{Confinement, Handover};
 use crate::observe::process::Of;
+use crate::sys::{self, Fork};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -12,7 +13,7 @@ use nix::unistd::{Pid, getppid, pipe2, read};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The descriptor on which a confined child reports; what lies above is closed.
@@ -47,11 +48,25 @@ impl Child {
         }
     }
 
+    /// Reads some of the report, waiting for it. Returns whether that was its end.
+    pub fn read_some(&self, text: &mut Vec<u8>) -> Result<bool, Errno> {
+        let mut buffer = [0; 4096];
+        loop {
+            match read(&self.report, &mut buffer) {
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno),
+                Ok(length) => {
+                    text.extend_from_slice(&buffer[..length]);
+                    return Ok(length == 0);
+                }
+            }
+        }
+    }
+
     /// Reads the report to its end. The child may hang; so the supervisor's end, or its wish for ours, is heard as well, and
-    /// ends the child. No order is given while a report is awaited, so that whatever comes from there means that.
+    /// ends the child. No order is given while the probes' report is awaited, so that whatever comes from there means that.
     pub fn report(&self, supervisor: &Channel) -> Result<Vec<u8>, Unheard> {
         let mut text = Vec::new();
-        let mut buffer = [0; 4096];
         loop {
             let mut fds = [
                 PollFd::new(self.report.as_fd(), PollFlags::POLLIN),
@@ -63,11 +78,8 @@ impl Child {
                 Err(errno) => return Err(Unheard::Call("poll", errno)),
             }
             if fds[0].any() == Some(true) {
-                match read(&self.report, &mut buffer) {
-                    Ok(0) => return Ok(text),
-                    Ok(length) => text.extend_from_slice(&buffer[..length]),
-                    Err(Errno::EINTR) => {}
-                    Err(errno) => return Err(Unheard::Call("read", errno)),
+                if self.read_some(&mut text).map_err(|errno| Unheard::Call("read", errno))? {
+                    return Ok(text);
                 }
             } else if fds[1].any() == Some(true) {
                 // Whatever it has started is ended with the rest of the sandbox.
@@ -77,6 +89,13 @@ impl Child {
                 };
             }
         }
+    }
+}
+
+impl AsFd for Child {
+    /// Its report.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.report.as_fd()
     }
 }
 

@@ -20,7 +20,8 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 use signals::{Meaning, Signals};
-use std::os::fd::AsFd;
+pub use signals::{asks_to_end, forwarded};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use terminal::{AfterStop, JobControl};
 use watch_ledger::LedgerWatch;
@@ -77,14 +78,27 @@ pub struct Watchman {
     job: JobControl,
     command: Option<Pid>,
     ledger: Option<LedgerWatch>,
+    ending: bool,
 }
+
+/// What a step has found for others to act on.
+#[derive(Debug, Default)]
+pub struct Stepped {
+    /// What the stage has said.
+    pub notice: Option<Notice>,
+    /// Which of the other descriptors have something to be read, in their order; empty where the wait was interrupted.
+    pub others: Vec<bool>,
+}
+
+/// The number of the one command of a run.
+pub const RUN: u64 = 0;
 
 impl Watchman {
     /// Takes over the signals, which have been blocked since the program began, and the caller's terminal. What a stage that
     /// dies would leave is from here on this process's to end.
     pub fn new() -> Result<Watchman, AbortCause> {
         set_child_subreaper(true).map_err(failed("prctl PR_SET_CHILD_SUBREAPER"))?;
-        Ok(Watchman { signals: Signals::new()?, job: JobControl::new(), command: None, ledger: None })
+        Ok(Watchman { signals: Signals::new()?, job: JobControl::new(), command: None, ledger: None, ending: false })
     }
 
     /// From here on the ledger's file is watched.
@@ -104,41 +118,9 @@ impl Watchman {
     ) -> Result<T, AbortCause> {
         let deadline = patience.map(|p| Instant::now() + p);
         loop {
-            let ready = self.wait(installation, ledger, deadline)?;
-            // Before anything else: where the wall is gone, every moment counts.
-            if ready.watch {
-                check_wall(installation)?;
-            }
-            if ready.mounts {
-                check_mounts(installation, MountWatch::look)?;
-            }
-            let due = self.ledger.as_mut().map_or(Ok(false), LedgerWatch::take_due);
-            if due.map_err(failed("read of inotify"))? {
-                ledger.look().map_err(EvidenceError::from)?;
-            }
-            if ready.signals && !self.signals.note_pending() {
-                self.take_signals(installation)?;
-            }
-            installation.evidence.collect(ledger)?;
-            if ready.stage {
-                let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
-                match stage.channel.receive()? {
-                    Notice::Stopped(signal) => self.stop_with_command(signal, installation)?,
-                    notice => {
-                        if let Some(found) = wanted(notice) {
-                            return Ok(found);
-                        }
-                    }
-                }
-            }
-            ledger.flush_due(Instant::now()).map_err(EvidenceError::from)?;
-            if ledger.is_losing() {
-                ledger.look().map_err(EvidenceError::from)?;
-                ledger.retry();
-                installation.evidence.hold_egress_while_losing(ledger)?;
-            }
-            if self.signals.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(AbortCause::AskedToEnd);
+            let stepped = self.step(installation, ledger, deadline, &[])?;
+            if let Some(found) = stepped.notice.and_then(&mut wanted) {
+                return Ok(found);
             }
             if let (Some(deadline), Some(patience)) = (deadline, patience)
                 && Instant::now() >= deadline
@@ -148,11 +130,58 @@ impl Watchman {
         }
     }
 
+    /// Waits until there is something to be done, or until `deadline`, and does what is this type's to do. What else may be
+    /// there to be read is waited for on `others`.
+    pub fn step(
+        &mut self,
+        installation: &mut Installation,
+        ledger: &mut Ledger,
+        deadline: Option<Instant>,
+        others: &[BorrowedFd<'_>],
+    ) -> Result<Stepped, AbortCause> {
+        let mut stepped = Stepped::default();
+        let ready = self.wait(installation, ledger, deadline, others)?;
+        stepped.others = ready.others;
+        // Before anything else: where the wall is gone, every moment counts.
+        if ready.watch {
+            check_wall(installation)?;
+        }
+        if ready.mounts {
+            check_mounts(installation, MountWatch::look)?;
+        }
+        let due = self.ledger.as_mut().map_or(Ok(false), LedgerWatch::take_due);
+        if due.map_err(failed("read of inotify"))? {
+            ledger.look().map_err(EvidenceError::from)?;
+        }
+        if ready.signals && !self.signals.note_pending() {
+            self.take_signals(installation)?;
+        }
+        installation.evidence.collect(ledger)?;
+        if ready.stage {
+            let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
+            match stage.channel.receive()? {
+                Notice::Stopped { id: RUN, signal } => self.stop_with_command(signal, installation)?,
+                notice => stepped.notice = Some(notice),
+            }
+        }
+        ledger.flush_due(Instant::now()).map_err(EvidenceError::from)?;
+        if ledger.is_losing() {
+            ledger.look().map_err(EvidenceError::from)?;
+            ledger.retry();
+            installation.evidence.hold_egress_while_losing(ledger)?;
+        }
+        if self.signals.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(AbortCause::AskedToEnd);
+        }
+        Ok(stepped)
+    }
+
     fn wait(
         &self,
         installation: &Installation,
         ledger: &Ledger,
         deadline: Option<Instant>,
+        others: &[BorrowedFd<'_>],
     ) -> Result<Ready, AbortCause> {
         let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
         let mut fds = vec![PollFd::new(stage.channel.as_fd(), PollFlags::POLLIN)];
@@ -169,6 +198,8 @@ impl Watchman {
         let audit = installation.evidence.audit();
         audit.and_then(|audit| audit.awaited()).map(&mut add);
         installation.evidence.reports().map(|reports| add(reports.as_fd()));
+        let first_other = fds.len();
+        fds.extend(others.iter().map(|other| PollFd::new(*other, PollFlags::POLLIN)));
         let mounts = installation.view.as_ref().and_then(MountWatch::awaited).map(|view| {
             fds.push(PollFd::new(view, PollFlags::POLLPRI));
             fds.len() - 1
@@ -189,11 +220,13 @@ impl Watchman {
             Err(errno) => return Err(failed("poll")(errno)),
         }
         let ready = |index: usize| fds[index].any() == Some(true);
+        let others = (first_other..first_other + others.len()).map(ready).collect();
         Ok(Ready {
             signals: signals.is_some_and(ready),
             stage: ready(0),
             watch: watch.is_some_and(ready),
             mounts: mounts.is_some_and(ready),
+            others,
         })
     }
 
@@ -203,12 +236,15 @@ impl Watchman {
             match meaning {
                 Meaning::Child => reap_strangers(installation)?,
                 Meaning::Forward(number) if number == Signal::SIGCONT as i32 && self.job.lend_if_ours() => {
-                    send(installation, &Order::Continue { in_foreground: true })?;
+                    send(installation, &Order::Continue { id: RUN, in_foreground: true })?;
                 }
                 // It is the whole group's, and has reached the command there; a second one, late, would undo a later stop.
                 Meaning::Forward(number) if number == Signal::SIGCONT as i32 && self.job.shares_group() => {}
-                Meaning::Forward(number) => send(installation, &Order::Signal(number))?,
-                Meaning::EndLeftovers => send(installation, &END)?,
+                Meaning::Forward(number) => send(installation, &Order::Signal { id: RUN, number, group: false })?,
+                Meaning::EndLeftovers => {
+                    self.ending = true;
+                    send(installation, &END)?;
+                }
                 Meaning::Nothing => {}
             }
         }
@@ -219,14 +255,21 @@ impl Watchman {
         let Some(command) = self.command else { return Ok(()) };
         match self.job.stop_with_command(command, signal).map_err(failed("job control"))? {
             AfterStop::Nothing => Ok(()),
-            AfterStop::Continue { in_foreground } => send(installation, &Order::Continue { in_foreground }),
-            AfterStop::Pass => send(installation, &Order::Signal(Signal::SIGCONT as i32)),
+            AfterStop::Continue { in_foreground } => send(installation, &Order::Continue { id: RUN, in_foreground }),
+            AfterStop::Pass => {
+                send(installation, &Order::Signal { id: RUN, number: Signal::SIGCONT as i32, group: false })
+            }
         }
     }
 
     /// The order that starts the command, in the process group that suits the terminal.
     pub fn launch_order(&mut self) -> Order {
-        Order::Launch(self.job.place())
+        Order::Launch { id: RUN, placement: self.job.place() }
+    }
+
+    /// Whether a signal has asked for the end of what is left; the stage has been told.
+    pub fn is_ending(&self) -> bool {
+        self.ending
     }
 
     /// From here on there is a command to pass signals to.
@@ -238,6 +281,11 @@ impl Watchman {
     /// From here on there is none, only what it left behind.
     pub fn command_is_over(&mut self) {
         self.signals.command_is_over();
+    }
+
+    /// Has the stage end all that is left.
+    pub fn order_end(&self, installation: &Installation) -> Result<(), AbortCause> {
+        send(installation, &END)
     }
 
     /// Gives the terminal back to the caller.
@@ -259,7 +307,7 @@ impl Watchman {
     ) -> Result<Option<Ended>, AbortCause> {
         send(installation, &END)?;
         let mut how = None;
-        self.await_notice(installation, ledger, Some(GRACE * 5), |notice| match notice {
+        self.await_notice(installation, ledger, Some(ENDING_ALL), |notice| match notice {
             Notice::Ended { how: ended, .. } => {
                 how = Some(ended);
                 None
@@ -280,6 +328,8 @@ fn send(installation: &Installation, order: &Order) -> Result<(), AbortCause> {
 }
 
 const END: Order = Order::End { grace_ms: GRACE.as_millis() as u64 };
+/// How long the stage may take to end all that is left.
+pub const ENDING_ALL: Duration = Duration::from_secs(10);
 /// How long leftovers may take to obey TERM.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often a ledger that could not be written is tried again.
@@ -291,6 +341,7 @@ struct Ready {
     stage: bool,
     watch: bool,
     mounts: bool,
+    others: Vec<bool>,
 }
 
 fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {

@@ -58,6 +58,18 @@ pub enum Meaning {
     Nothing,
 }
 
+/// What is a command's, of what is sent to a program of ours that stands for it.
+pub fn forwarded() -> SigSet {
+    let mut all = SigSet::all();
+    OWN.into_iter().chain([Signal::SIGCHLD]).for_each(|signal| all.remove(signal));
+    all
+}
+
+/// What asks this process to end. One that the caller ignores asks for nothing (nohup(1), `&` in a script).
+pub fn asks_to_end() -> SigSet {
+    ENDING.into_iter().filter(|signal| !sys::is_ignored(*signal as i32)).collect()
+}
+
 /// The signals of this process, all of which are blocked.
 #[derive(Debug)]
 pub struct Signals {
@@ -70,10 +82,9 @@ pub struct Signals {
 impl Signals {
     /// Takes them over.
     pub fn new() -> Result<Signals, AbortCause> {
-        let mut all = SigSet::all();
-        OWN.into_iter().for_each(|signal| all.remove(signal));
-        // One that the caller ignores asks for nothing (nohup(1), `&` in a script).
-        let ending = ENDING.into_iter().filter(|signal| !sys::is_ignored(*signal as i32)).collect();
+        let mut all = forwarded();
+        all.add(Signal::SIGCHLD);
+        let ending = asks_to_end();
         let open = |set: &SigSet| {
             SignalFd::with_flags(set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed("signalfd"))
         };

@@ -67,6 +67,8 @@ pub enum Placement {
     },
     /// The caller's.
     Callers,
+    /// A session of its own, with its stdin as the controlling terminal.
+    Session,
 }
 
 /// What to do about a command that was stopped.
@@ -205,6 +207,6 @@ fn stop_unless_continued(command: Pid) -> Result<(), Errno> {
 }
 
 /// Whether our process group has no parent in the session that could let it go on after a stop (setpgid(2)).
-fn is_orphaned() -> bool {
+pub fn is_orphaned() -> bool {
     getpid().as_raw() == 1 || getsid(Some(getppid())).ok() != getsid(None).ok()
 }

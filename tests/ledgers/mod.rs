@@ -49,6 +49,7 @@ pub fn write(path: &Path, run: Run<'_>) -> String {
         policy_digest: "0".repeat(64),
         postures: postures(run.level),
         rung: "full".into(),
+        session: None,
         command: vec!["true".into()],
         uid: 10001,
         gid: 10001,

@@ -34,6 +34,14 @@ const STEP: &str = "landlock";
 /// # Errors
 /// A kernel without the scopes, or without such audit where it is asked for; a socket of the outside that is not refused.
 pub fn restrict_scopes(audited: bool, beside_files: bool) -> Result<(), ConfineError> {
+    share_scopes(audited, beside_files).map(drop)
+}
+
+/// The same for a process whose children are to share the domain. Each sees for itself, by what this returns, that it is in it.
+///
+/// # Errors
+/// As [`restrict_scopes`].
+pub fn share_scopes(audited: bool, beside_files: bool) -> Result<Outside, ConfineError> {
     let fail = |e: RulesetError| ConfineError::Landlock(e.to_string());
     let outside = Outside::bind()?;
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -57,11 +65,12 @@ pub fn restrict_scopes(audited: bool, beside_files: bool) -> Result<(), ConfineE
     if status.ruleset != RulesetStatus::FullyEnforced {
         return Err(ConfineError::Landlock(format!("the ruleset is {:?}", status.ruleset)));
     }
-    outside.is_refused()
+    outside.is_refused().map(|()| outside)
 }
 
 /// An abstract socket that belongs to no domain, as it was made before there was one.
-struct Outside {
+#[derive(Debug)]
+pub struct Outside {
     _socket: OwnedFd,
     name: UnixAddr,
 }
@@ -75,7 +84,11 @@ impl Outside {
         Ok(Outside { _socket: socket, name })
     }
 
-    fn is_refused(&self) -> Result<(), ConfineError> {
+    /// Whether the calling process is in a domain that keeps it from the socket.
+    ///
+    /// # Errors
+    /// Where it is not.
+    pub fn is_refused(&self) -> Result<(), ConfineError> {
         wanted(STEP, connect(datagram()?.as_raw_fd(), &self.name), Err(Errno::EPERM))
     }
 }

@@ -1,0 +1,117 @@
+//! `status` and `down`, and how every client finds its session.
+
+use super::place::{Place, Reached, State};
+use super::wire::{Answer, Ask, Status};
+use super::{Name, SessionError};
+use crate::channel::{Channel, ChannelError};
+use crate::error::Error;
+use crate::install::dev_box;
+use crate::install::{reserve, undo};
+use crate::run::complain;
+use nix::unistd::geteuid;
+use std::io::Write;
+
+pub use super::exec::exec;
+
+/// Connects to a session.
+///
+/// # Errors
+/// Where there is none; where there was one whose supervisor has died, what that left is removed.
+pub fn connect(name: &Name) -> Result<Channel, Error> {
+    let place = Place::of(name.clone())?;
+    match place.reach()? {
+        Reached::Living(socket) => Ok(Channel::over(socket)),
+        Reached::Nobody => {
+            let known = place.names();
+            let known = match known.is_empty() {
+                true => "`ringfence up` before".to_owned(),
+                false => known.join(", "),
+            };
+            Err(SessionError::None { name: name.clone(), known }.into())
+        }
+        Reached::Dead(state) => {
+            put_back()?;
+            Err(SessionError::Died { name: name.clone(), what: epitaph(&state) }.into())
+        }
+    }
+}
+
+/// What is to be said of a session whose supervisor has died.
+pub fn epitaph(state: &State) -> String {
+    let State { run, supervisor, ledger } = state;
+    match run.is_empty() {
+        true => "its supervisor has died; its socket is removed".to_owned(),
+        false => format!(
+            "its supervisor, process {supervisor}, has died; its socket and state are removed, and the record of run {run} \
+             in {ledger} has no seal"
+        ),
+    }
+}
+
+/// What else a run that was killed leaves, as the start of the next one would put it back.
+fn put_back() -> Result<(), Error> {
+    if !geteuid().is_root() {
+        return Ok(dev_box::put_back_for_the_dead()?);
+    }
+    let mut busy = reserve::busy_uids();
+    reserve::clear_stale_walls(&mut busy)?;
+    Ok(undo::put_back_for_the_dead(&busy)?)
+}
+
+/// `ringfence status`: 0 where the session is up, 1 where there is none.
+pub fn status(name: &Name, json: bool, out: &mut impl Write) -> Result<i32, Error> {
+    let channel = match connect(name) {
+        Ok(channel) => channel,
+        Err(Error::Session(none @ (SessionError::None { .. } | SessionError::Died { .. }))) => {
+            complain(&none.to_string());
+            return Ok(1);
+        }
+        Err(error) => return Err(error),
+    };
+    channel.send(&Ask::Status).map_err(|error| gone(name, error))?;
+    let answer = channel.receive().map_err(|error| gone(name, error))?;
+    let Answer::Status(status) = answer else { return Err(unexpected(answer).into()) };
+    let written = match json {
+        true => serde_json::to_string_pretty(&status).map_err(Into::into).and_then(|text| writeln!(out, "{text}")),
+        false => write_text(&status, out),
+    };
+    written.map_err(super::call("write"))?;
+    Ok(0)
+}
+
+fn write_text(status: &Status, out: &mut impl Write) -> std::io::Result<()> {
+    let Status { name, run, level, rung, ledger, supervisor, uid, started, commands } = status;
+    let ledger = ledger.as_deref().unwrap_or("a descriptor");
+    writeln!(out, "session {name}: run {run}, level {level}, rung {rung}, commands as uid {uid}")?;
+    writeln!(out, "supervisor {supervisor}, record {ledger}")?;
+    writeln!(out, "commands: {started} started, {} running", commands.len())?;
+    commands.iter().try_for_each(|command| writeln!(out, "  {} {}", command.pid, command.argv.join(" ")))
+}
+
+/// `ringfence down`: returns when the record is sealed.
+pub fn down(name: &Name) -> Result<i32, Error> {
+    let channel = connect(name)?;
+    channel.send(&Ask::Down).map_err(|error| gone(name, error))?;
+    match channel.receive().map_err(|error| gone(name, error))? {
+        Answer::Down { complete: Some(_) } => Ok(0),
+        Answer::Down { complete: None } => {
+            Err(SessionError::Told(format!("session {name} is down, but its record could not be sealed")).into())
+        }
+        other => Err(unexpected(other).into()),
+    }
+}
+
+/// What a connection that fails means.
+pub(super) fn gone(name: &Name, error: ChannelError) -> SessionError {
+    match error {
+        ChannelError::Closed => SessionError::Gone { name: name.clone() },
+        error => error.into(),
+    }
+}
+
+pub(super) fn unexpected(answer: Answer) -> SessionError {
+    match answer {
+        Answer::Failed { message, .. } => SessionError::Told(message),
+        other => SessionError::Told(format!("the supervisor has answered {other:?}")),
+    }
+}

@@ -1,0 +1,165 @@
+//! `ringfence exec`: a command in a session, with this program's stdio, signals and status.
+
+use super::client::{connect, gone, unexpected};
+use super::pty::Pty;
+use super::wire::{Answer, Ask};
+use super::{Name, SessionError, call};
+use crate::channel::{Channel, ChannelError};
+use crate::cli::ExecArgs;
+use crate::confine::exec::{ExecFailure, SignalState};
+use crate::document;
+use crate::error::Error;
+use crate::install::Invocation;
+use crate::supervise::forwarded;
+use crate::supervise::terminal::{Terminal, is_orphaned};
+use crate::sys;
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::getpid;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What a terminal is where the caller does not say.
+const TERM: &str = "xterm";
+
+/// Runs a command in a session. Returns its status.
+pub fn exec(args: &ExecArgs, signals: SignalState) -> Result<i32, Error> {
+    if let Some(user) = &args.user {
+        return Err(SessionError::User(user.clone()).into());
+    }
+    let invocation = invocation(args, signals)?;
+    let document = document::write(&invocation).map_err(call("memfd_create"))?;
+    let channel = connect(&args.name.name)?;
+    let ask = Ask::Exec { terminal: args.terminal };
+    let send = |stdio: [BorrowedFd<'_>; 3]| {
+        let [input, output, error] = stdio;
+        channel.send_with(&ask, &[document.as_fd(), input, output, error]).map_err(|e| gone(&args.name.name, e))
+    };
+    let pty = if args.terminal {
+        let (pty, theirs) = Pty::open().map_err(call("openpty"))?;
+        send([theirs.as_fd(), theirs.as_fd(), theirs.as_fd()])?;
+        Some(pty)
+    } else {
+        let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+        send([input.as_fd(), output.as_fd(), error.as_fd()])?;
+        None
+    };
+    let signals = SignalFd::with_flags(&forwarded(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+    let signals = signals.map_err(call("signalfd"))?;
+    Attached { name: &args.name.name, channel, signals, pty }.attend()
+}
+
+fn invocation(args: &ExecArgs, signals: SignalState) -> Result<Invocation, SessionError> {
+    let directory = match &args.cwd {
+        Some(named) => std::path::absolute(named),
+        None => std::env::current_dir(),
+    };
+    let mut environment: Vec<(OsString, OsString)> =
+        args.env.iter().map(|variable| ((&variable.name).into(), (&variable.value).into())).collect();
+    if args.terminal && !environment.iter().any(|(name, _)| name == "TERM") {
+        environment.push(("TERM".into(), std::env::var_os("TERM").unwrap_or_else(|| TERM.into())));
+    }
+    Ok(Invocation {
+        argv: args.command.clone(),
+        directory: directory.map_err(call("getcwd"))?,
+        directory_first: args.cwd.is_some(),
+        environment,
+        signals,
+        closed: if args.terminal { Vec::new() } else { sys::stdio_closed_at_start().collect() },
+    })
+}
+
+/// A command that was asked for, from here to its end.
+struct Attached<'a> {
+    name: &'a Name,
+    channel: Channel,
+    signals: SignalFd,
+    pty: Option<Pty>,
+}
+
+impl Attached<'_> {
+    fn attend(mut self) -> Result<i32, Error> {
+        loop {
+            let stdin = std::io::stdin();
+            let mut fds = vec![
+                PollFd::new(self.channel.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            ];
+            // What is polled for nothing may still say that it is hung up, over and over.
+            let [input, output] = self.pty.as_ref().map_or([PollFlags::empty(); 2], Pty::awaited);
+            let mut at = |fd, flags: PollFlags| {
+                fds.push(PollFd::new(fd, flags));
+                fds.len() - 1
+            };
+            let input = (!input.is_empty()).then(|| at(stdin.as_fd(), input));
+            let output = self.pty.as_ref().filter(|_| !output.is_empty()).map(|pty| at(pty.as_fd(), output));
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) => {}
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(call("poll")(errno).into()),
+            }
+            let ready = |index: usize| fds[index].any() == Some(true);
+            let (said, signalled) = (ready(0), ready(1));
+            let (typed, written) = (input.is_some_and(ready), output.is_some_and(ready));
+            if signalled {
+                self.forward()?;
+            }
+            if let Some(pty) = &mut self.pty {
+                if typed {
+                    pty.take_input().map_err(call("read"))?;
+                }
+                if typed || written {
+                    pty.pass_on().map_err(call("write to the pseudo-terminal"))?;
+                }
+            }
+            if said && let Some(status) = self.hear()? {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Takes in what the supervisor says. Returns the status when the command has ended.
+    fn hear(&mut self) -> Result<Option<i32>, Error> {
+        match self.channel.receive::<Answer>().map_err(|e| gone(self.name, e))? {
+            Answer::Started => {
+                self.pty.as_mut().map_or(Ok(()), Pty::begin).map_err(call("tcsetattr"))?;
+                Ok(None)
+            }
+            Answer::Stopped => {
+                // A shell with job control is to see it, and to let both go on. Where nobody could, this program stays.
+                if self.pty.is_none() && Terminal::of_caller().is_some() && !is_orphaned() {
+                    kill(getpid(), Signal::SIGSTOP).map_err(call("kill"))?;
+                }
+                Ok(None)
+            }
+            Answer::Ended(status) => {
+                self.pty.take().map_or(Ok(()), Pty::finish).map_err(call("read from the pseudo-terminal"))?;
+                Ok(Some(status))
+            }
+            Answer::Failed { status, message } => Err(Error::Exec(ExecFailure { status, message })),
+            other => Err(unexpected(other).into()),
+        }
+    }
+
+    /// Passes on each signal, once. What a terminal or a shell sends is for all of a process group.
+    fn forward(&mut self) -> Result<(), SessionError> {
+        while let Some(info) = self.signals.read_signal().map_err(call("read"))? {
+            let number = info.ssi_signo as i32;
+            if let Some(pty) = self.pty.as_ref().filter(|_| number == Signal::SIGWINCH as i32) {
+                pty.resize().map_err(call("ioctl TIOCSWINSZ"))?;
+                continue;
+            }
+            let of_job = [Signal::SIGCONT, Signal::SIGTSTP].iter().any(|signal| *signal as i32 == number);
+            let group = of_job || info.ssi_code == libc::SI_KERNEL;
+            match self.channel.send(&Ask::Signal { number, group }) {
+                // What the supervisor has said before it closed is still to be heard.
+                Ok(()) | Err(ChannelError::Closed) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
