@@ -5,11 +5,12 @@ mod probe;
 mod session;
 
 use crate::plan::rung::{self, Rung};
+use crate::policy::layer::EXPLAIN;
 use crate::policy::upstream;
 use crate::policy::{BadValue, Layer, OnLedgerFailure, Policy, PolicyArg, PolicyError};
 use crate::report::{By, Form, Request, Selection};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::RawFd;
@@ -360,6 +361,13 @@ pub enum Parsed {
 #[error("{0}")]
 pub struct UsageError(String);
 
+/// The grammar of the command line. `probe --explain ID` asks about a probe; what the policy's flag of that name says would
+/// mean nothing there, as nothing but probes is refused.
+fn grammar() -> clap::Command {
+    Cli::command()
+        .mut_subcommand("probe", |probe| probe.mut_arg(EXPLAIN, |flag| flag.long("explain-refusals").hide(true)))
+}
+
 /// Parses a command line, the program's own name first.
 pub fn parse<I, T>(args: I) -> Result<Parsed, UsageError>
 where
@@ -367,7 +375,8 @@ where
     T: Into<OsString>,
 {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    match Cli::try_parse_from(&args) {
+    let read = grammar().try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches));
+    match read {
         Ok(cli) => Ok(Parsed::Cli(Box::new(cli))),
         Err(fault) => match fault.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(fault.render().to_string())),
@@ -384,7 +393,7 @@ where
 
 /// The names that may stand where a command line leaves the known subcommands.
 fn subcommands(args: &[OsString]) -> String {
-    let root = Cli::command();
+    let root = grammar();
     let mut at = &root;
     for arg in args.iter().skip(1) {
         match at.find_subcommand(arg) {

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
 use std::path::Path;
 
+/// What clap knows the flag `--explain` by, so that a subcommand can have another one of that name.
+pub const EXPLAIN: &str = "explain_refusals";
+
 /// Settings that lie over a level's: a word replaces the one below, a list is added to the one below.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -52,7 +55,8 @@ pub struct Layer {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
     /// Say in the answer to a refused request why it is refused, and by what it would be admitted
-    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(id = EXPLAIN, long = "explain", value_name = "true|false", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<bool>,
     /// Make a path writable
