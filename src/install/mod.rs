@@ -303,13 +303,12 @@ impl Installation {
                 let lived = catch_unwind(AssertUnwindSafe(|| {
                     let enter = || {
                         inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
-                        if let Some(plan) = &mounts {
-                            enter_view(plan, means, scopes, id_mapping)?;
+                        let Some(plan) = &mounts else { return Ok(()) };
+                        enter_view(plan, means, scopes, id_mapping)?;
+                        match by_landlock {
+                            true => Ok(()),
+                            false => watch_mounts::give_table(gives_table).map_err(|e| e.to_string()),
                         }
-                        if by_landlock {
-                            return Ok(());
-                        }
-                        watch_mounts::give_table(gives_table).map_err(|e| e.to_string())
                     };
                     let leave =
                         || placeholders.map_or(Ok(()), Placeholders::remove_from_inside).map_err(|e| e.to_string());
