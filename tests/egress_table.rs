@@ -350,8 +350,9 @@ fn every_way_times_every_host_times_every_port_has_one_verdict() {
         }
     }
     // The last packets of a connection that the live vectors made may come late.
-    let is_old =
-        |packet: &Packet| before.iter().any(|one| one.source_port.is_some() && one.source_port == packet.source_port);
+    let flow = |one: &Packet| (one.protocol, one.source_port, one.destination, one.destination_port);
+    let old: Vec<_> = before.iter().map(flow).collect();
+    let is_old = |packet: &Packet| old.contains(&flow(packet));
     let left = fence.world.packets().split_off(before.len());
     let mut flows: BTreeMap<SocketAddr, BTreeSet<u16>> = BTreeMap::new();
     for packet in left.iter().filter(|one| one.destination != IpAddr::V4(RESOLVER4) && !is_old(one)) {

@@ -3,6 +3,7 @@
 //! The chain has no key: whoever owns the file can compute it anew. What holds such a file to the truth is the head
 //! that left through the status descriptor.
 
+use super::error::LedgerError;
 use sha2::{Digest, Sha256};
 
 /// The `prev` of the first line.
@@ -27,6 +28,13 @@ pub fn hex(bytes: &[u8]) -> String {
         out.push(char::from(DIGITS[usize::from(b & 15)]));
     }
     out
+}
+
+/// So many random bytes from getrandom(2), in the same digits.
+pub fn random_hex<const BYTES: usize>() -> Result<String, LedgerError> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(LedgerError::Random)?;
+    Ok(hex(&bytes))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A run's identifier.
 
-use super::chain::hex;
+use super::chain::random_hex;
 use super::error::LedgerError;
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,7 @@ pub struct RunId(String);
 impl RunId {
     /// A new identifier from getrandom(2).
     pub fn random() -> Result<RunId, LedgerError> {
-        let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).map_err(LedgerError::Random)?;
-        Ok(RunId(hex(&bytes)))
+        random_hex::<8>().map(RunId)
     }
 
     /// The 16 digits.

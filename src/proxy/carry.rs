@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::judge::Permit;
-use super::record::{self, Connection, Recorder, Unrecorded};
+use super::record::{self, Recorder, Unrecorded};
 use super::records::begins_handshake;
 use super::requests::{Within, requests};
 use super::tls::{Carried, Deadlines, tls_tunnel};
@@ -41,7 +41,7 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
             None => {
                 // No HTTP server says anything else first.
                 let denial = record::carried("tunnel", authority, "tunnel-protocol", "not_http", None);
-                core.recorder.denial(denial, Connection::of(client.out.as_ref())).await?;
+                core.recorder.denial(denial, client.ends()).await?;
                 server.reset();
                 client.reset();
                 return Ok(());
@@ -55,7 +55,7 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
     };
     let (rule, reason) = stopped.why.rule_and_reason();
     let denial = record::carried("TLS", authority, rule, reason, Some(&stopped.why.to_string()));
-    core.recorder.denial(denial, Connection::of(client.out.as_ref())).await?;
+    core.recorder.denial(denial, client.ends()).await?;
     let alert = stopped.why.alert().filter(|_| !stopped.heard);
     match alert {
         Some(alert) if client.send(&alert, core.limits.head).await.is_ok() => client.end().await,

@@ -5,7 +5,7 @@ use super::judge::Refusal;
 use super::malformed::Malformed;
 use super::record::RULE_MALFORMED;
 use crate::ledger::LedgerError;
-use crate::ledger::chain::hex;
+use crate::ledger::chain::random_hex;
 use crate::policy::Authority;
 use std::net::IpAddr;
 
@@ -25,9 +25,7 @@ pub struct RefusalNonce(String);
 impl RefusalNonce {
     /// A new one from getrandom(2).
     pub fn random() -> Result<RefusalNonce, LedgerError> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(LedgerError::Random)?;
-        Ok(RefusalNonce(hex(&bytes)))
+        random_hex::<16>().map(RefusalNonce)
     }
 
     /// The digits.

@@ -101,9 +101,7 @@ pub fn carried(operation: &str, authority: &Authority, rule: &str, reason: &str,
 /// A refusal of a well-formed request.
 pub fn refused(method: &str, authority: &Authority, refusal: &Refusal) -> Denial {
     let object = object(authority, &refusal.addrs);
-    let mut denial = denial(method, object, &refusal.rule, &refusal.reason);
-    denial.http_status = Some(403);
-    denial
+    denial(method, object, &refusal.rule, &refusal.reason)
 }
 
 /// A refusal of bytes that are no request that can be judged. `text` is what was sent, or its start.

@@ -8,7 +8,7 @@ use super::exchange::{Exchanged, exchange};
 use super::head::{self, Framing, Head, HeadScan};
 use super::judge::{Permit, Refusal};
 use super::malformed::Malformed;
-use super::record::{self, Connection, Recorder, Unrecorded};
+use super::record::{self, Recorder, Unrecorded};
 use super::target::Target;
 use super::tunnel::tunnel;
 use super::wire::Wire;
@@ -95,11 +95,12 @@ pub async fn requests<R: Recorder>(
                 let (rule, reason) = ("tunnel-host", "host_mismatch");
                 let mut denial = record::carried(&head.method, &authority, rule, reason, Some(&text));
                 denial.http_status = Some(403);
-                core.recorder.denial(denial, ends(&wire)).await?;
+                core.recorder.denial(denial, wire.ends()).await?;
                 let why = Refusal { rule: rule.to_owned(), reason: reason.to_owned(), addrs: Vec::new() };
                 let why = Unadmitted::Refused(why);
                 let bytes = answer::unadmitted(core, &head.method, &authority, &why, After::Close);
-                return answer_and_end(wire, core, &bytes).await.map(|()| None);
+                wire.end_with(&bytes, core.limits.head).await;
+                return Ok(None);
             }
             Err(why) => {
                 let text = [head.method.as_bytes(), b" ", &head.target].concat();
@@ -150,12 +151,13 @@ async fn connect<R: Recorder>(
     core: &Core<R>,
     authority: Authority,
 ) -> Result<Option<Opened>, Unrecorded> {
-    let asked = Asked { operation: "CONNECT", on: ends(&wire), by_http: true };
+    let asked = Asked { operation: "CONNECT", on: wire.ends(), by_http: true };
     let (permit, server) = match admit_and_reach(core, asked, &authority).await? {
         Ok(reached) => reached,
         Err(why) => {
             let bytes = answer::unadmitted(core, "CONNECT", &authority, &why, After::Close);
-            return answer_and_end(wire, core, &bytes).await.map(|()| None);
+            wire.end_with(&bytes, core.limits.head).await;
+            return Ok(None);
         }
     };
     let told = wire.send(answer::CONNECTED, core.limits.head).await;
@@ -171,7 +173,7 @@ async fn forward<R: Recorder>(
     path: &[u8],
     way: Way,
 ) -> Result<Option<Wire>, Unrecorded> {
-    let asked = Asked { operation: &head.method, on: ends(&wire), by_http: true };
+    let asked = Asked { operation: &head.method, on: wire.ends(), by_http: true };
     let tunnelled = matches!(way, Way::Within(_));
     let reached = match way {
         Way::Within(Some(ready)) => Ok(ready),
@@ -191,7 +193,8 @@ async fn forward<R: Recorder>(
         // The body that follows is not read, so what comes after it can't be found.
         Err(why) => {
             let bytes = answer::unadmitted(core, &head.method, &authority, &why, After::Close);
-            return answer_and_end(wire, core, &bytes).await.map(|()| None);
+            wire.end_with(&bytes, core.limits.head).await;
+            return Ok(None);
         }
     };
     let idle = core.limits.idle;
@@ -211,7 +214,7 @@ async fn forward<R: Recorder>(
             server.reset();
             let text = [head.method.as_bytes(), b" ", &head.target].concat();
             if answered {
-                core.recorder.denial(record::malformed(&text, &why), ends(&wire)).await?;
+                core.recorder.denial(record::malformed(&text, &why), wire.ends()).await?;
                 wire.reset();
                 return Ok(None);
             }
@@ -225,7 +228,8 @@ async fn forward<R: Recorder>(
             };
             let failure = record::failed("exchange", permit.authority(), &addrs, cause, Some(status));
             core.recorder.infrastructure(failure).await?;
-            answer_and_end(wire, core, &answer::bare(status, After::Close)).await.map(|()| None)
+            wire.end_with(&answer::bare(status, After::Close), core.limits.head).await;
+            Ok(None)
         }
         Exchanged::Broken => {
             server.reset();
@@ -241,18 +245,7 @@ async fn refuse_malformed<R: Recorder>(
     text: &[u8],
     why: &Malformed,
 ) -> Result<(), Unrecorded> {
-    core.recorder.denial(record::malformed(text, why), ends(&wire)).await?;
-    answer_and_end(wire, core, &answer::malformed(core, text, why)).await
-}
-
-/// A client's connection, for the record.
-fn ends(client: &Wire) -> Option<Connection> {
-    Connection::of(client.out.as_ref())
-}
-
-async fn answer_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, bytes: &[u8]) -> Result<(), Unrecorded> {
-    if wire.send(bytes, core.limits.head).await.is_ok() {
-        wire.end().await;
-    }
+    core.recorder.denial(record::malformed(text, why), wire.ends()).await?;
+    wire.end_with(&answer::malformed(core, text, why), core.limits.head).await;
     Ok(())
 }

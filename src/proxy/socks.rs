@@ -170,7 +170,7 @@ enum Unread {
 /// Serves a SOCKS client up to the tunnel that it is given, if it is given one. Its request must be whole at `by`. Errors: a
 /// refusal could not be recorded; the client is left without an answer.
 pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>, by: Instant) -> Result<Option<Opened>, Unrecorded> {
-    let on = Connection::of(wire.out.as_ref());
+    let on = wire.ends();
     let (denial, reply) = match negotiate(&mut wire, core, by).await {
         Ok(Request::Connect(authority)) => return connect(wire, core, on, &authority).await,
         Ok(Request::ByAddress(addr)) => (record::by_address(OPERATION, addr), Reply::NotAllowed.bytes().to_vec()),
@@ -190,7 +190,8 @@ pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>, by: Instant) -> 
         }
     };
     core.recorder.denial(denial, on).await?;
-    reply_and_end(wire, core, &reply).await.map(|()| None)
+    wire.end_with(&reply, core.limits.head).await;
+    Ok(None)
 }
 
 /// Serves a request for a connection.
@@ -203,7 +204,10 @@ async fn connect<R: Recorder>(
     let asked = Asked { operation: OPERATION, on, by_http: false };
     let (permit, server) = match admit_and_reach(core, asked, authority).await? {
         Ok(reached) => reached,
-        Err(why) => return reply_and_end(wire, core, &Reply::to(&why).bytes()).await.map(|()| None),
+        Err(why) => {
+            wire.end_with(&Reply::to(&why).bytes(), core.limits.head).await;
+            return Ok(None);
+        }
     };
     let told = wire.send(&Reply::Succeeded.bytes(), core.limits.head).await;
     Ok(told.is_ok().then_some(Opened { client: wire, server, permit }))
@@ -248,11 +252,4 @@ async fn message<T>(wire: &mut Wire, deadline: Instant, parse: impl Fn(&[u8]) ->
             Err(_) => return Err(Unread::Late),
         }
     }
-}
-
-async fn reply_and_end<R: Recorder>(mut wire: Wire, core: &Core<R>, bytes: &[u8]) -> Result<(), Unrecorded> {
-    if wire.send(bytes, core.limits.head).await.is_ok() {
-        wire.end().await;
-    }
-    Ok(())
 }

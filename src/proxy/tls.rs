@@ -5,11 +5,12 @@ use super::body::BodyError;
 use super::hello::BadHello;
 use super::inflow::Inflow;
 use super::pulse::Pulse;
-use super::records::{ClientRecords, Heard, ServerRecords};
+use super::records::{ClientRecords, Heard, ServerRecords, begins_handshake};
 use super::tunnel::pass_on;
 use super::wire::Wire;
 use crate::policy::Host;
 use std::cell::Cell;
+use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::OwnedReadHalf;
@@ -43,8 +44,15 @@ pub struct Stopped {
 }
 
 enum Ended {
+    /// One of the two connections.
     Failed,
     Stopped(BadHello),
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Ended {
+        Ended::Failed
+    }
 }
 
 impl From<BodyError> for Ended {
@@ -114,15 +122,15 @@ async fn judge<W: AsyncWrite + Unpin>(
     limit: Duration,
     pulse: &Pulse,
 ) -> Result<(), Ended> {
-    let first = from.some().await.map_err(|_| Ended::Failed)?.first().copied();
-    if first.is_none() || (carried == Carried::Anything && !super::records::begins_handshake(first.unwrap_or(0))) {
+    let Some(&first) = from.some().await?.first() else { return Ok(()) };
+    if carried == Carried::Anything && !begins_handshake(first) {
         return Ok(());
     }
     let mut deadline = None;
     loop {
         let count = records.advance(from.unused(), heard).map_err(Ended::Stopped)?;
         if count > 0 {
-            to.write_all(&from.unused()[..count]).await.map_err(|_| Ended::Failed)?;
+            to.write_all(&from.unused()[..count]).await?;
             from.consume(count);
             pulse.beat();
         }
@@ -139,14 +147,10 @@ async fn judge<W: AsyncWrite + Unpin>(
             }
             false => from.more().await,
         };
-        match more {
+        if more? == 0 {
             // The server has no use for a part of what is held back.
-            Ok(0) => {
-                from.consume(from.unused().len());
-                return Ok(());
-            }
-            Ok(_) => {}
-            Err(_) => return Err(Ended::Failed),
+            from.consume(from.unused().len());
+            return Ok(());
         }
     }
 }
@@ -160,13 +164,13 @@ async fn listen<W: AsyncWrite + Unpin>(
 ) -> Result<(), Ended> {
     let mut records = ServerRecords::default();
     loop {
-        let bytes = from.some().await.map_err(|_| Ended::Failed)?;
+        let bytes = from.some().await?;
         let over = bytes.is_empty() || records.advance(bytes, heard);
         if over {
             return Ok(());
         }
         let count = bytes.len();
-        to.write_all(bytes).await.map_err(|_| Ended::Failed)?;
+        to.write_all(bytes).await?;
         from.consume(count);
         pulse.beat();
     }

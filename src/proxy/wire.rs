@@ -2,6 +2,7 @@
 
 use super::inflow::Inflow;
 use super::pump::Pipes;
+use super::record::Connection;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,6 +42,18 @@ impl Wire {
         tokio::time::timeout(limit, self.out.write_all(bytes))
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    /// The connection's two ends, for the record.
+    pub fn ends(&self) -> Option<Connection> {
+        Connection::of(self.out.as_ref())
+    }
+
+    /// Sends the last bytes, within `limit`, and ends the connection.
+    pub async fn end_with(mut self, bytes: &[u8], limit: Duration) {
+        if self.send(bytes, limit).await.is_ok() {
+            self.end().await;
+        }
     }
 
     /// Ends the connection after an answer: says that no more comes, and takes what is still on its way.

@@ -183,12 +183,7 @@ fn a_response_that_ends_early_is_cut_off_by_a_reset() {
 fn a_reset_within_bulk_is_passed_on_as_a_reset() {
     let origin = Origin::start("127.0.0.1:0", |stream, _| {
         stream.write_all(&vec![7; BULK]).unwrap();
-        nix::sys::socket::setsockopt(
-            stream,
-            nix::sys::socket::sockopt::Linger,
-            &nix::libc::linger { l_onoff: 1, l_linger: 0 },
-        )
-        .unwrap();
+        reset_at_close(stream);
     });
     let world = one(&origin, limits());
     let mut stream = tunnel(&world, origin.port);

@@ -129,8 +129,7 @@ fn n11_connect_and_reset_in_a_loop_does_no_harm() {
     let world = world(&[format!("allowed.test:{port}")], |_, _, _| addrs(&["127.0.0.1"]));
     for _ in 0..1000 {
         let client = world.connect();
-        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
-        nix::sys::socket::setsockopt(&client, nix::sys::socket::sockopt::Linger, &linger).unwrap();
+        reset_at_close(&client);
     }
     assert_eq!(status(&world.get(&format!("http://allowed.test:{port}/"))), 200);
     assert!(world.records.denials().is_empty());

@@ -69,6 +69,12 @@ impl Origin {
     }
 }
 
+/// Has a connection end with a reset when it is closed (socket(7), SO_LINGER).
+pub fn reset_at_close(stream: &TcpStream) {
+    let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+    nix::sys::socket::setsockopt(stream, nix::sys::socket::sockopt::Linger, &linger).unwrap();
+}
+
 /// Reads up to an empty line, or to the end.
 pub fn read_head(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
 //! A closed world on loopback: a scripted resolver, recording origins, a proxy in a thread of its own, and clients
 //! that send bytes.
 
-pub use crate::origin::{Origin, read_head, read_request};
+pub use crate::origin::{Origin, read_head, read_request, reset_at_close};
 pub use crate::resolver::{Answer, Resolver, addrs, empty, lasting};
 
 use ringfence::ledger::record::{Denial, Infrastructure};

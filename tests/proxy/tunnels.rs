@@ -66,12 +66,7 @@ fn a_reset_is_passed_on_as_a_reset() {
     let origin = Origin::start("127.0.0.1:0", |stream, _| {
         let mut byte = [0];
         stream.read_exact(&mut byte).unwrap();
-        nix::sys::socket::setsockopt(
-            stream,
-            nix::sys::socket::sockopt::Linger,
-            &nix::libc::linger { l_onoff: 1, l_linger: 0 },
-        )
-        .unwrap();
+        reset_at_close(stream);
     });
     let world = one(&origin, limits());
     let mut stream = tunnel(&world, origin.port);

@@ -7,6 +7,7 @@ use super::{FirewallError, stale};
 use netlink_packet_netfilter::nftables::{
     ChainAttribute, ChainFlags, ChainMessage, Hook, NfTablesMessage, RuleAttribute, RuleMessage, TableAttribute,
 };
+use std::collections::BTreeSet;
 
 /// Whether the kernel holds what was installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,11 @@ fn chain_difference(channel: &Channel, sent: &Ruleset) -> Result<Option<String>,
         let NfTablesMessage::NewChain(ChainMessage { attributes }) = message else {
             continue;
         };
-        if attributes.contains(&ChainAttribute::Table(sent.table.clone())) {
+        // While other tables come and go, a dump can have a chain twice. A table has one of each name.
+        let is_named = |attribute: &&ChainAttribute| matches!(attribute, ChainAttribute::Name(_));
+        let name = attributes.iter().find(is_named);
+        let is_known = found.iter().any(|one: &Vec<ChainAttribute>| name.is_some_and(|name| one.contains(name)));
+        if attributes.contains(&ChainAttribute::Table(sent.table.clone())) && !is_known {
             found.push(attributes);
         }
     }
@@ -120,14 +125,15 @@ fn rules(channel: &Channel, sent: &Ruleset) -> Result<Vec<(String, Expressions)>
     const NETLINK_AND_NETFILTER_HEADERS: usize = 16 + 4;
     const NFPROTO_INET: u8 = libc::NFPROTO_INET as u8;
     let request = NfTablesMessage::GetRule(RuleMessage { attributes: vec![RuleAttribute::Table(sent.table.clone())] });
-    let mut found = Vec::new();
+    let (mut found, mut handles) = (Vec::new(), BTreeSet::new());
     for message in channel.dump_bytes(request)? {
         let Some(body) = message.get(NETLINK_AND_NETFILTER_HEADERS..).filter(|_| message[16] == NFPROTO_INET) else {
             continue;
         };
         let of =
             |wanted| attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, value)| value).unwrap_or_default();
-        if text(of(NFTA_RULE_TABLE)) == sent.table {
+        // As with chains; a table has one rule of each handle.
+        if text(of(NFTA_RULE_TABLE)) == sent.table && handles.insert(of(NFTA_RULE_HANDLE).to_vec()) {
             found.push((text(of(NFTA_RULE_CHAIN)), of(NFTA_RULE_EXPRESSIONS).to_vec()));
         }
     }
@@ -136,6 +142,7 @@ fn rules(channel: &Channel, sent: &Ruleset) -> Result<Vec<(String, Expressions)>
 
 const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
+const NFTA_RULE_HANDLE: u16 = 3;
 const NFTA_RULE_EXPRESSIONS: u16 = 4;
 
 pub(super) fn counters(channel: &Channel, sent: &Ruleset) -> Result<Vec<RuleCounter>, FirewallError> {
