@@ -27,6 +27,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, getpid, setpgid};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use stdio::{release_input_and_output, release_stdio};
@@ -62,6 +63,8 @@ pub enum Order {
         /// Whether it gets the terminal's foreground again.
         in_foreground: bool,
     },
+    /// Mount again what is to be seen at these paths: someone outside has replaced what was covered there.
+    Cover(Vec<PathBuf>),
     /// End every process of the sandbox: TERM, a grace period, KILL.
     End {
         /// How long processes may take to obey TERM, in milliseconds.
@@ -83,6 +86,8 @@ pub enum Notice {
     Probed(Vec<Probe>),
     /// Commands may come.
     Opened,
+    /// What was to be mounted again is mounted, or why not.
+    Covered(Result<(), String>),
     /// A command runs.
     Launched {
         /// Which one.
@@ -152,20 +157,21 @@ pub struct Stage {
 impl Stage {
     /// Puts the calling, freshly forked process into the sandbox's namespaces by `enter`, and lives the stage's life there;
     /// returns the exit status. Where there is an observer, the calling process becomes that, tells `told` what it sees,
-    /// and the stage is a child of its. `leave` is for when nothing of the sandbox is left: the supervisor may not live any
+    /// and the stage is a child of its. `cover` mounts again what is to be seen at some paths, in a process of its own. `leave` is for when nothing of the sandbox is left: the supervisor may not live any
     /// more to undo what is on disk.
     pub fn live(
         self,
         supervisor: Channel,
         told: Channel,
         enter: impl FnOnce() -> Result<(), String>,
+        cover: impl Fn(&[PathBuf]) -> Result<(), String>,
         leave: impl FnOnce() -> Result<(), String>,
     ) -> i32 {
         let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
         if let Err(cause) = apart.and_then(|()| enter()) {
             return failed(&supervisor, cause);
         }
-        let Some(spec) = &self.observer else { return self.attend(supervisor, None, leave) };
+        let Some(spec) = &self.observer else { return self.attend(supervisor, None, cover, leave) };
         let (stages, observers) = match process::handover() {
             Ok(ends) => ends,
             Err((call, errno)) => return failed(&supervisor, format!("observer: {call}: {errno}")),
@@ -173,14 +179,20 @@ impl Stage {
         match sys::fork_single_threaded() {
             Ok(Fork::Child) => {
                 drop((told, observers));
-                self.attend(supervisor, Some(stages), leave)
+                self.attend(supervisor, Some(stages), cover, leave)
             }
             Ok(Fork::Parent(stage)) => process::live(spec, stage, told, observers),
             Err(errno) => failed(&supervisor, format!("observer: fork: {errno}")),
         }
     }
 
-    fn attend(self, supervisor: Channel, observer: Option<OwnedFd>, leave: impl FnOnce() -> Result<(), String>) -> i32 {
+    fn attend(
+        self,
+        supervisor: Channel,
+        observer: Option<OwnedFd>,
+        cover: impl Fn(&[PathBuf]) -> Result<(), String>,
+        leave: impl FnOnce() -> Result<(), String>,
+    ) -> i32 {
         let children = match start() {
             Ok(children) => children,
             Err(errno) => return failed(&supervisor, format!("stage: {errno}")),
@@ -189,7 +201,7 @@ impl Stage {
         if supervisor.send(&Notice::Ready { stage: getpid().as_raw() }).is_err() {
             return i32::from(leave().is_err()) + 1;
         }
-        let mut attendance = Attendance::new(self, supervisor, children, observer);
+        let mut attendance = Attendance::new(self, supervisor, children, observer, cover);
         let outcome = attendance.attend();
         descendants::end_all(Duration::ZERO, identity.as_ref());
         let left = leave();

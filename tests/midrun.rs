@@ -8,7 +8,7 @@ mod living;
 #[path = "rungs/rung.rs"]
 mod rung;
 
-use cases::{ACCOUNTS, Case, Event, LEDGER, Left, MOUNTS, PROCESSES, WALL};
+use cases::{Case, Event, LEDGER, Left, MOUNTS, PROCESSES, WALL};
 use common::{Fence, as_root, own_user};
 use living::{Run, children, send, stat};
 use nix::sys::signal::Signal;
@@ -184,7 +184,7 @@ fn check_all(rung: Rung, cases: &[&[Case]]) {
 
 #[test]
 fn full_ends_closed() {
-    check_all(Rung::Full, &[&WALL, &MOUNTS, &ACCOUNTS, &PROCESSES, &LEDGER]);
+    check_all(Rung::Full, &[&WALL, &MOUNTS, &PROCESSES, &LEDGER]);
 }
 
 #[test]

@@ -305,18 +305,6 @@ fn what_the_user_writes_meanwhile_stays() {
 }
 
 #[test]
-fn what_the_user_replaces_meanwhile_stays_and_ends_the_run_that_covered_it() {
-    let dev = Dev::new();
-    let mut run = dev.live(&[], "echo ready; read || :");
-    assert_eq!(run.line(), "ready");
-    dev.must("rm -f .envrc; echo mine > .envrc");
-    let said = run.end();
-    assert_eq!(said.code, Some(125), "{said}");
-    assert!(said.err.contains("nothing of the run's is mounted any more at") && said.err.contains("/.envrc"), "{said}");
-    assert_eq!(dev.must("cat .envrc"), "mine\n");
-}
-
-#[test]
 fn a_link_in_the_place_of_a_protected_path_is_refused_by_name() {
     let dev = Dev::new();
     dev.must("mkdir real; ln -s real .vscode");

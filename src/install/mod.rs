@@ -1,5 +1,6 @@
 //! Set-up with privilege, read back, undone in reverse.
 pub mod account;
+mod covers;
 pub mod dev_box;
 mod error;
 pub mod firewall;
@@ -310,9 +311,13 @@ impl Installation {
                             false => watch_mounts::give_table(gives_table).map_err(|e| e.to_string()),
                         }
                     };
+                    let cover = |paths: &[PathBuf]| {
+                        let plan = mounts.as_ref().ok_or("no mounts carry this view")?;
+                        covers::cover_again(plan, paths).map_err(|e| e.to_string())
+                    };
                     let leave =
                         || placeholders.map_or(Ok(()), Placeholders::remove_from_inside).map_err(|e| e.to_string());
-                    stage.live(theirs, tells, enter, leave)
+                    stage.live(theirs, tells, enter, cover, leave)
                 }));
                 sys::exit_now(lived.unwrap_or(1));
             }

@@ -2,17 +2,16 @@
 //!
 //! Nothing here touches the image: every change is a mount in a namespace that ends with its last process.
 
+use super::covers::Covers;
 use super::mountinfo::{self, Mount};
 use crate::mutation;
 use crate::sys::{self, MountAttr};
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, chdir, fchown};
+use nix::unistd::chdir;
 use std::ffi::CString;
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -137,22 +136,22 @@ pub enum MountError {
     },
 }
 
-fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> MountError {
+pub(super) fn failed(call: &'static str, path: &Path) -> impl FnOnce(Errno) -> MountError {
     let path = path.to_owned();
     move |errno| MountError::Call { call, path, errno }
 }
 
-fn c_path(path: &Path) -> Result<CString, MountError> {
+pub(super) fn c_path(path: &Path) -> Result<CString, MountError> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| failed("open", path)(Errno::EINVAL))
 }
 
 /// The plan's paths have no symbolic link in them; one that is met now was put there since, by who owns a directory above.
-fn pin(path: &Path) -> Result<OwnedFd, MountError> {
+pub(super) fn pin(path: &Path) -> Result<OwnedFd, MountError> {
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     openat2(AT_FDCWD, path, how).map_err(failed("openat2", path))
 }
 
-fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
+pub(super) fn clone_tree(path: &Path, recursive: bool) -> Result<OwnedFd, MountError> {
     sys::clone_tree(pin(path)?.as_fd(), c"", recursive).map_err(failed("open_tree", path))
 }
 
@@ -230,12 +229,12 @@ pub fn unshare_mounts() -> Result<(), Errno> {
     if own()? == before { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
+pub(super) fn attach(tree: &OwnedFd, path: &Path) -> Result<(), MountError> {
     sys::move_mount(tree.as_fd(), pin(path)?.as_fd()).map_err(failed("move_mount", path))
 }
 
 /// Mounts a tree over itself, read-only with everything beneath it.
-fn cover_read_only(path: &Path) -> Result<(), MountError> {
+pub(super) fn cover_read_only(path: &Path) -> Result<(), MountError> {
     let tree = clone_tree(path, true)?;
     let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
     sys::mount_setattr(tree.as_fd(), true, &read_only).map_err(failed("mount_setattr", path))?;
@@ -257,104 +256,6 @@ fn writable_tree(entry: &Writable, userns: Option<BorrowedFd<'_>>) -> Result<Own
         sys::mount_setattr(tree.as_fd(), false, &attr).map_err(failed("mount_setattr", &entry.path))?;
     }
     Ok(tree)
-}
-
-/// Mounts made ahead of the trees and attached last: files over files, and masks.
-struct Covers {
-    trees: Vec<(PathBuf, OwnedFd)>,
-}
-
-impl Covers {
-    fn make(plan: &MountPlan) -> Result<Covers, MountError> {
-        let mut trees = Vec::new();
-        let files: Vec<_> = plan.files.iter().filter(|_| !mutation::left_out("account")).collect();
-        let masks: Vec<_> = plan.masks.iter().filter(|_| !mutation::left_out("masks")).collect();
-        if files.is_empty() && masks.is_empty() {
-            return Ok(Covers { trees });
-        }
-        // A mount can be copied file by file only while it is attached (before Linux 6.15), so the scratch file system
-        // is attached for a moment where a directory is sure to be. Only this process sees it there.
-        let proc = Path::new("/proc");
-        let scratch =
-            sys::new_tmpfs(0o700, sys::ATTR_NODEV | sys::ATTR_NOSUID).map_err(failed("fsmount", Path::new("tmpfs")))?;
-        attach(&scratch, proc)?;
-        for (number, file) in files.iter().enumerate() {
-            let name = format!("file{number}");
-            write_like(&scratch, &name, file)?;
-            trees.push((file.target.clone(), copy_of(&scratch, &name)?));
-        }
-        for (number, path) in masks.iter().enumerate() {
-            let name = format!("mask{number}");
-            let directory = fstat(pin(path)?).map_err(failed("fstat", path))?.st_mode & SFlag::S_IFMT.bits()
-                == SFlag::S_IFDIR.bits();
-            if directory {
-                mkdirat(&scratch, name.as_str(), Mode::empty()).map_err(failed("mkdirat", path))?;
-                let within: Vec<&Path> = plan.exposed.iter().filter_map(|e| e.strip_prefix(path).ok()).collect();
-                make_places(&scratch, &name, &within)?;
-            } else {
-                let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-                openat(&scratch, name.as_str(), flags, Mode::empty()).map_err(failed("openat", path))?;
-            }
-            trees.push(((*path).clone(), copy_of(&scratch, &name)?));
-        }
-        // Pinned while they are still to be seen, and attached after the masks.
-        for path in plan.exposed.iter().filter(|e| masks.iter().any(|mask| e.starts_with(mask) && e != mask)) {
-            trees.push((path.clone(), clone_tree(path, false)?));
-        }
-        umount2(proc, MntFlags::MNT_DETACH).map_err(failed("umount2", proc))?;
-        Ok(Covers { trees })
-    }
-
-    fn attach(&self) -> Result<(), MountError> {
-        for (path, tree) in &self.trees {
-            let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
-            sys::mount_setattr(tree.as_fd(), false, &read_only).map_err(failed("mount_setattr", path))?;
-            attach(tree, path)?;
-        }
-        Ok(())
-    }
-}
-
-/// Makes a way in a masked directory to each of these: directories that may be searched and not be read, and at its end a file
-/// to mount on.
-fn make_places(scratch: &OwnedFd, mask: &str, within: &[&Path]) -> Result<(), MountError> {
-    let mut ways: Vec<PathBuf> = within.iter().flat_map(|path| path.ancestors().skip(1)).map(Path::to_owned).collect();
-    ways.sort();
-    ways.dedup();
-    let at = |relative: &Path| Path::new(mask).join(relative);
-    for way in ways.iter().filter(|way| !way.as_os_str().is_empty()) {
-        mkdirat(scratch, &at(way), Mode::S_IRWXU).map_err(failed("mkdirat", way))?;
-    }
-    for path in within {
-        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        openat(scratch, &at(path), flags, Mode::empty()).map_err(failed("openat", path))?;
-    }
-    let search = Mode::S_IXUSR | Mode::S_IXGRP | Mode::S_IXOTH;
-    for way in ways.iter().rev() {
-        fchmodat(scratch, &at(way), search, FchmodatFlags::FollowSymlink).map_err(failed("fchmodat", way))?;
-    }
-    Ok(())
-}
-
-fn copy_of(scratch: &OwnedFd, name: &str) -> Result<OwnedFd, MountError> {
-    sys::clone_tree(scratch.as_fd(), &c_path(Path::new(name))?, false).map_err(failed("open_tree", Path::new(name)))
-}
-
-/// Writes an overlay's content into the scratch file system with the owner and mode of the file that it covers.
-fn write_like(scratch: &OwnedFd, name: &str, overlay: &Overlay) -> Result<(), MountError> {
-    let target = &overlay.target;
-    let like = fstat(pin(target)?).map_err(failed("fstat", target))?;
-    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    let mut file = std::fs::File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
-    file.write_all(&overlay.content)
-        .map_err(|e| failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
-    match fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid))) {
-        // The owner is not known in this user namespace (user_namespaces(7)). The cover is then the caller's, who could read
-        // what it covers, and it is read-only.
-        Ok(()) | Err(Errno::EINVAL) => {}
-        Err(errno) => return Err(failed("fchown", target)(errno)),
-    }
-    fchmod(&file, Mode::from_bits_truncate(like.st_mode & 0o7777)).map_err(failed("fchmod", target))
 }
 
 /// Reads this process's mountinfo.

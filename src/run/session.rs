@@ -155,7 +155,7 @@ impl Session {
             calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
         };
         evidence.begin(&counters);
-        check_mounts(&mut self.installation, MountWatch::arm)?;
+        check_mounts(&mut self.installation, &mut self.ledger, MountWatch::arm)?;
         Ok(heard)
     }
 

@@ -17,9 +17,10 @@ use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpgrp, setpgid, setsid};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
-pub(super) struct Attendance {
+pub(super) struct Attendance<C> {
     stage: Stage,
     pub(super) supervisor: Channel,
     children: SignalFd,
@@ -29,6 +30,10 @@ pub(super) struct Attendance {
     launching: Vec<Launching>,
     commands: Vec<Running>,
     launched: bool,
+    /// Mounts again what is to be seen at some paths, and goes into a namespace apart for it.
+    cover: C,
+    /// The child that does so, and what it has reported so far.
+    covering: Option<(Child, Vec<u8>)>,
 }
 
 struct Launching {
@@ -60,10 +65,26 @@ fn ours(message: String) -> ExecFailure {
     ExecFailure { status: 125, message }
 }
 
-impl Attendance {
-    pub(super) fn new(stage: Stage, supervisor: Channel, children: SignalFd, observer: Option<OwnedFd>) -> Attendance {
+impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
+    pub(super) fn new(
+        stage: Stage,
+        supervisor: Channel,
+        children: SignalFd,
+        observer: Option<OwnedFd>,
+        cover: C,
+    ) -> Self {
         let (launching, commands) = (Vec::new(), Vec::new());
-        Attendance { stage, supervisor, children, observer, launching, commands, launched: false }
+        Attendance {
+            stage,
+            supervisor,
+            children,
+            observer,
+            launching,
+            commands,
+            launched: false,
+            cover,
+            covering: None,
+        }
     }
 
     pub(super) fn attend(&mut self) -> Result<(), ChannelError> {
@@ -73,15 +94,20 @@ impl Attendance {
                 PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
             ];
             fds.extend(self.launching.iter().map(|l| PollFd::new(l.child.as_fd(), PollFlags::POLLIN)));
+            fds.extend(self.covering.iter().map(|(child, _)| PollFd::new(child.as_fd(), PollFlags::POLLIN)));
             match poll(&mut fds, PollTimeout::NONE) {
                 Ok(_) => {}
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(failed("poll")(errno)),
             }
             let ready: Vec<bool> = fds.iter().map(|fd| fd.any() == Some(true)).collect();
+            let covering = 2 + self.launching.len();
             // From the back, for one that is done leaves the list.
             for index in (0..self.launching.len()).rev().filter(|index| ready[index + 2]) {
                 self.hear_launching(index)?;
+            }
+            if ready.get(covering) == Some(&true) {
+                self.hear_covering()?;
             }
             if ready[1] {
                 while let Ok(Some(_)) = self.children.read_signal() {}
@@ -134,6 +160,13 @@ impl Attendance {
                 }
                 signal_group(group, Signal::SIGCONT as i32)
             }
+            Order::Cover(paths) => match Child::fork(|| (self.cover)(&paths)) {
+                Ok(child) => {
+                    self.covering = Some((child, Vec::new()));
+                    Ok(())
+                }
+                Err((call, errno)) => self.supervisor.send(&Notice::Covered(Err(format!("{call}: {errno}")))),
+            },
             Order::End { grace_ms } => {
                 let identity = self.stage.confinement.identity.clone();
                 let over = descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
@@ -236,6 +269,18 @@ impl Attendance {
                 serde_json::from_slice(&text).map_err(|e| format!("probes: the report is torn: {e}"))?;
             outcome.map(|seen| [stage.suite.run_as_stage(), seen].concat())
         }))
+    }
+
+    /// Reads some of the report of the child that covers paths again.
+    fn hear_covering(&mut self) -> Result<(), ChannelError> {
+        let Some((child, report)) = &mut self.covering else { return Ok(()) };
+        if !child.read_some(report).map_err(failed("read"))? {
+            return Ok(());
+        }
+        let torn = |e: serde_json::Error| Err(format!("the report is torn: {e}"));
+        let covered = serde_json::from_slice(report).unwrap_or_else(torn);
+        self.covering = None;
+        self.supervisor.send(&Notice::Covered(covered))
     }
 
     fn launch(&self, placement: Placement, descriptors: Vec<OwnedFd>) -> Result<Child, (&'static str, Errno)> {

@@ -3,13 +3,14 @@
 pub mod descendants;
 pub mod processes;
 mod signals;
+mod standing;
 pub mod terminal;
 pub mod watch_ledger;
 pub mod watch_mounts;
 
 use crate::channel::ChannelError;
 use crate::install::Installation;
-use crate::install::firewall::{FirewallError, Integrity};
+use crate::install::firewall::FirewallError;
 use crate::ledger::{Ledger, LedgerMode};
 use crate::observe::evidence::EvidenceError;
 use crate::stage::{Ended, Notice, Order};
@@ -21,6 +22,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 use signals::{Meaning, Signals};
 pub use signals::{asks_to_end, forwarded};
+pub use standing::check_mounts;
+use standing::check_wall;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use terminal::{AfterStop, JobControl};
@@ -147,8 +150,9 @@ impl Watchman {
             check_wall(installation)?;
         }
         if ready.mounts {
-            check_mounts(installation, MountWatch::look)?;
+            check_mounts(installation, ledger, MountWatch::look)?;
         }
+        check_mounts(installation, ledger, |view| Ok(view.ask()))?;
         let due = self.ledger.as_mut().map_or(Ok(false), LedgerWatch::take_due);
         if due.map_err(failed("read of inotify"))? {
             ledger.look().map_err(EvidenceError::from)?;
@@ -161,6 +165,7 @@ impl Watchman {
             let stage = installation.stage.as_ref().ok_or(ChannelError::Closed)?;
             match stage.channel.receive()? {
                 Notice::Stopped { id: RUN, signal } => self.stop_with_command(signal, installation)?,
+                Notice::Covered(answer) => check_mounts(installation, ledger, |view| view.answered(answer))?,
                 notice => stepped.notice = Some(notice),
             }
         }
@@ -206,6 +211,7 @@ impl Watchman {
         });
         let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush());
         let until = until.chain(audit.and_then(|audit| audit.due()));
+        let until = until.chain(installation.view.as_ref().and_then(MountWatch::due));
         let until = until.chain(self.ledger.as_ref().and_then(LedgerWatch::due)).min();
         let left = until.map(|d| d.saturating_duration_since(Instant::now()));
         // What could not be written is tried again from time to time, not only when there is more to write.
@@ -342,35 +348,6 @@ struct Ready {
     watch: bool,
     mounts: bool,
     others: Vec<bool>,
-}
-
-fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
-    let (Some(watch), Some(wall)) = (&mut installation.watch, &installation.wall) else { return Ok(()) };
-    if !watch.drain()? {
-        return Ok(());
-    }
-    match wall.is_intact()? {
-        Integrity::Intact => Ok(()),
-        Integrity::Altered(difference) => {
-            installation.strike();
-            Err(AbortCause::WallAltered(difference))
-        }
-    }
-}
-
-/// Has the mounts looked at, where they are watched.
-pub fn check_mounts(
-    installation: &mut Installation,
-    look: impl FnOnce(&mut MountWatch) -> Result<Option<String>, MountWatchError>,
-) -> Result<(), AbortCause> {
-    let Some(view) = &mut installation.view else { return Ok(()) };
-    match look(view)? {
-        None => Ok(()),
-        Some(difference) => {
-            installation.strike();
-            Err(AbortCause::ViewAltered(difference))
-        }
-    }
 }
 
 /// Reaps orphans that came to this process, as PID 1 or as a subreaper. The stage and the proxy are left to whoever takes

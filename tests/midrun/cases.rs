@@ -45,7 +45,7 @@ pub const WALL: [Case; 3] = [
     ),
 ];
 
-pub const MOUNTS: [Case; 7] = [
+pub const MOUNTS: [Case; 6] = [
     (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /opt"), "something was mounted at /opt", Left::Whole),
     (Event::Script("nsenter -t STAGE -m mount -t tmpfs x TREE"), "something was mounted at /opt/tree", Left::Whole),
     (
@@ -64,20 +64,7 @@ pub const MOUNTS: [Case; 7] = [
         "nothing of the run's is mounted any more at /opt",
         Left::Whole,
     ),
-    (
-        Event::Script("nsenter -t STAGE -m umount LEDGER"),
-        "nothing of the run's is mounted any more at /var/log/rungs",
-        Left::Whole,
-    ),
 ];
-
-/// Account files are covered where the command has a user of its own.
-pub const ACCOUNTS: [Case; 1] = [(
-    // What is replaced outside has nothing mounted on it any more.
-    Event::Script("cp -p /etc/passwd /etc/passwd+; mv /etc/passwd+ /etc/passwd"),
-    "nothing of the run's is mounted any more at /etc/passwd",
-    Left::Whole,
-)];
 
 pub const PROCESSES: [Case; 2] = [
     (Event::Proxy, "the proxy has ended", Left::Either),

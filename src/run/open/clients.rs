@@ -123,7 +123,7 @@ impl<'a> Clients<'a> {
             Notice::Ended { id, how, .. } => self.answer_last(id, &Answer::Ended(how.status())),
             Notice::Failed(cause) => return Err(AbortCause::StageFailed(cause).into()),
             Notice::Empty => return Ok(self.ending.is_some()),
-            Notice::Ready { .. } | Notice::Probed(_) | Notice::Opened => {}
+            Notice::Ready { .. } | Notice::Probed(_) | Notice::Opened | Notice::Covered(_) => {}
         }
         Ok(false)
     }

@@ -1,0 +1,54 @@
+//! Whether what was installed still stands while the command runs, and what is done where it does not.
+
+use super::watch_mounts::{MountWatch, MountWatchError, Seen};
+use super::{AbortCause, send};
+use crate::install::Installation;
+use crate::install::firewall::Integrity;
+use crate::ledger::record::{Body, Gap};
+use crate::ledger::{Ledger, escape};
+use crate::observe::evidence::EvidenceError;
+use crate::policy::Axis;
+use crate::stage::Order;
+use std::os::unix::ffi::OsStrExt;
+
+/// Has the wall looked at, where it has been changed.
+pub(super) fn check_wall(installation: &mut Installation) -> Result<(), AbortCause> {
+    let (Some(watch), Some(wall)) = (&mut installation.watch, &installation.wall) else { return Ok(()) };
+    if !watch.drain()? {
+        return Ok(());
+    }
+    match wall.is_intact()? {
+        Integrity::Intact => Ok(()),
+        Integrity::Altered(difference) => {
+            installation.strike();
+            Err(AbortCause::WallAltered(difference))
+        }
+    }
+}
+
+/// Has the mounts looked at, where they are watched, and acts on what is seen.
+pub fn check_mounts(
+    installation: &mut Installation,
+    ledger: &mut Ledger,
+    look: impl FnOnce(&mut MountWatch) -> Result<Seen, MountWatchError>,
+) -> Result<(), AbortCause> {
+    let Some(view) = &mut installation.view else { return Ok(()) };
+    match look(view)? {
+        Seen::AsBefore => Ok(()),
+        Seen::Cover(paths) => send(installation, &Order::Cover(paths)),
+        Seen::Restored(paths) => {
+            for path in paths {
+                let path = escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT);
+                let cause =
+                    format!("{path} was replaced from outside; for a moment, until it was covered again, it was open");
+                let gap = Gap { axis: Some(Axis::Filesystem), source: "mounts".into(), lost: 0, cause };
+                ledger.append(Body::Gap(gap)).map_err(EvidenceError::from)?;
+            }
+            Ok(())
+        }
+        Seen::Altered(difference) => {
+            installation.strike();
+            Err(AbortCause::ViewAltered(difference))
+        }
+    }
+}
