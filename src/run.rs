@@ -322,6 +322,10 @@ impl Installed {
         for probe in &judged {
             session.ledger.append(Body::Probe(probe.clone()))?;
         }
+        // One that fails may have mounted what it should not have been able to.
+        if judged.iter().all(|probe| probe.passed) {
+            session.watch_mounts()?;
+        }
         Ok(judged)
     }
 }

@@ -155,8 +155,12 @@ impl Session {
             calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
         };
         evidence.begin(&counters);
-        check_mounts(&mut self.installation, &mut self.ledger, MountWatch::arm)?;
         Ok(heard)
+    }
+
+    /// From here on what happens to the sandbox's mounts ends the run.
+    pub fn watch_mounts(&mut self) -> Result<(), Error> {
+        Ok(check_mounts(&mut self.installation, &mut self.ledger, MountWatch::arm)?)
     }
 
     /// The session is open: there is no one command that it stands and falls with, and signals are its own.
