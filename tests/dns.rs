@@ -100,7 +100,7 @@ fn no_route_of_the_commands_leads_to_a_resolver_and_each_attempt_is_on_record() 
         let live = resolver.wait_until(both);
         assert!(both(&live), "the attempts are live: {live:?} {said}");
     }
-    let packets = fence.world.packets().len();
+    let packets = fence.world.settled_packets();
 
     let ended = fence.run(&FLAGS, &ask("xyz.example.org", &routes));
     assert_eq!(ended.said.code, Some(0), "{ended}");

@@ -90,7 +90,7 @@ fn an_admitted_name_with_a_denied_address_is_refused() {
     let internet = &fence.internet;
     let sinks = [&own, &internet.private, &internet.metadata, &internet.metadata6, &internet.nat64, &internet.http];
     let before: Vec<usize> = sinks.iter().map(|sink| sink.requests().len()).collect();
-    let packets = fence.world.packets().len();
+    let packets = fence.world.settled_packets();
 
     let mut script = String::new();
     for (name, _) in names {

@@ -10,7 +10,7 @@ mod rung;
 
 use cases::{Case, Event, LEDGER, Left, MOUNTS, PROCESSES, WALL};
 use common::{Fence, as_root, own_user};
-use living::{Run, children, send, stat};
+use living::{Run, companion, send, stage_below};
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use ringfence::ledger::record::{Body, Gap, Outcome, Record};
@@ -83,10 +83,10 @@ impl Scene {
 
     fn happen(&self, event: Event, run: &Run) {
         match event {
-            Event::Proxy => send(ours(run.pid(), false), Signal::SIGKILL),
-            Event::Observer => send(ours(run.pid(), true), Signal::SIGKILL),
+            Event::Proxy => send(companion(run.pid(), false), Signal::SIGKILL),
+            Event::Observer => send(companion(run.pid(), true), Signal::SIGKILL),
             Event::Script(script) => {
-                let (stage, mut script) = (stage(run.pid()).to_string(), script.to_owned());
+                let (stage, mut script) = (stage_below(run.pid()).to_string(), script.to_owned());
                 if script.contains("TABLE") {
                     let list = format!("nsenter -t {stage} -n nft list tables | grep -o 'ringfence-.*'");
                     script = script.replace("TABLE", as_root(&self.fence, &list).trim());
@@ -166,17 +166,6 @@ fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock").into()
 }
 
-/// The observer, which has the stage for its child, or the proxy, which has none: both lead groups of their own.
-fn ours(supervisor: i32, with_child: bool) -> i32 {
-    let leads = |pid: &i32| stat(*pid).is_some_and(|fields| fields[2] == pid.to_string());
-    let mut found = children(supervisor).into_iter().filter(leads);
-    found.find(|pid| children(*pid).is_empty() != with_child).expect("a process of ours")
-}
-
-fn stage(supervisor: i32) -> i32 {
-    children(ours(supervisor, true))[0]
-}
-
 fn check_all(rung: Rung, cases: &[&[Case]]) {
     let scene = Scene::new(rung);
     cases.iter().flat_map(|cases| cases.iter()).for_each(|case| scene.check(*case));
@@ -213,7 +202,8 @@ fn mounts_that_go_with_what_they_were_on_outside_end_nothing() {
             .expect("mount");
     });
     let mut run = scene.start(&[]);
-    let table = |run: &Run| std::fs::read_to_string(format!("/proc/{}/mountinfo", stage(run.pid()))).expect("a table");
+    let table =
+        |run: &Run| std::fs::read_to_string(format!("/proc/{}/mountinfo", stage_below(run.pid()))).expect("a table");
     assert!(table(&run).contains(" /opt/other "), "the copy");
     fence.world.inside().run(|| {
         nix::mount::umount("/opt/other").expect("umount");
@@ -280,9 +270,9 @@ fn any_of_ours_is_killed_at_any_time() {
         )));
         let victim = match tries % 4 {
             0 => run.pid(),
-            1 => ours(run.pid(), false),
-            2 => ours(run.pid(), true),
-            _ => stage(run.pid()),
+            1 => companion(run.pid(), false),
+            2 => companion(run.pid(), true),
+            _ => stage_below(run.pid()),
         };
         send(victim, Signal::SIGKILL);
         let code = run.status().code();

@@ -191,7 +191,7 @@ fn at_any_moment(wanted: usize) {
     assert!(tally.with_record > wanted / 4 && tally.with_denials > wanted / 10, "strewn over all of a run: {tally:?}");
     // The walls of others come and go while one's own is read back, and a reading that does not settle starts nothing.
     assert!(tally.not_started <= wanted / 5, "{tally:?}");
-    assert!(tally.slowest < Duration::from_secs(5), "{tally:?}");
+    assert!(tally.slowest < Duration::from_secs(10), "{tally:?}");
 }
 
 /// Kills the supervisor of a run; what is left of it ends, and its record says what it is.

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
 
-/// Commands one after the other; a leak of one page by each of them would show.
-const ONE_AFTER_ANOTHER: usize = 2000;
+/// Commands one after the other; a leak of a hundred bytes by each of them would show.
+const ONE_AFTER_ANOTHER: usize = 10_000;
 
 /// Our processes, by their ids: the descriptors of each, its threads, and its children that nobody has waited for.
 fn held(session: &Session<'_>) -> BTreeMap<i32, (usize, usize, usize)> {

@@ -7,7 +7,7 @@ mod open;
 mod rung;
 
 use common::Fence;
-use living::{children, owner, send, stage_of, until};
+use living::{companion, send, stage_below, until};
 use nix::sys::signal::Signal;
 use open::{Place, Session};
 use ringfence::ledger::record::{Body, Outcome};
@@ -143,11 +143,30 @@ enum Victim {
 }
 
 #[test]
-fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record() {
+fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record_on_full() {
+    each_of_ours_dies(Rung::Full);
+}
+
+#[test]
+fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record_on_rootless() {
+    each_of_ours_dies(Rung::Rootless);
+}
+
+#[test]
+fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record_on_container() {
+    each_of_ours_dies(Rung::Container);
+}
+
+#[test]
+fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record_on_bare() {
+    each_of_ours_dies(Rung::Bare);
+}
+
+fn each_of_ours_dies(rung: Rung) {
     for victim in [Victim::Supervisor, Victim::Proxy, Victim::Observer, Victim::Stage] {
         let fence = Fence::new();
         let sink = sink(&fence);
-        let place = Place::new(&fence, Rung::Full);
+        let place = Place::new(&fence, rung);
         let session = place.up(&[]);
         // One in the foreground of its client, one left behind.
         let said =
@@ -159,26 +178,21 @@ fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record() {
         out.read_line(&mut line).expect("text");
         assert_eq!(line, "ready\n");
         let supervisor = session.supervisor();
-        let stage = stage_of(supervisor);
-        let own = |with_child: bool| {
-            let is = |pid: &i32| owner(*pid).is_some_and(|uid| uid != 0) && children(*pid).is_empty() != with_child;
-            children(supervisor).into_iter().find(is).expect("a process of ours")
-        };
         let pid = match victim {
             Victim::Supervisor => supervisor,
-            Victim::Proxy => own(false),
-            Victim::Observer => own(true),
-            Victim::Stage => stage,
+            Victim::Proxy => companion(supervisor, false),
+            Victim::Observer => companion(supervisor, true),
+            Victim::Stage => stage_below(supervisor),
         };
         send(pid, Signal::SIGKILL);
         living::empty_within(&fence, Duration::from_secs(4));
         fence.world.packets();
-        assert_eq!(sink.arrivals().len(), 1, "{victim:?}: {:?}", sink.arrivals());
+        assert_eq!(sink.arrivals().len(), 1, "{rung:?}, {victim:?}: {:?}", sink.arrivals());
         let mut err = String::new();
         attached.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
         let status = attached.wait().expect("wait");
         let record = session.record(place.said(&["status"]));
-        assert_eq!(record.said.code, Some(1), "{victim:?}: {record}");
+        assert_eq!(record.said.code, Some(1), "{rung:?}, {victim:?}: {record}");
         if let Victim::Supervisor = victim {
             assert_eq!(status.code(), Some(125), "{err}");
             assert!(
@@ -188,10 +202,10 @@ fn the_death_of_any_of_our_processes_leaves_no_way_out_and_an_honest_record() {
             assert_eq!(fence.verify(&record.ledger).code, Some(1), "incomplete and not altered: {record}");
             assert_eq!(fence.as_root("nft list tables").out, "", "status has cleared the wall");
         } else {
-            assert_eq!(status.code(), Some(125), "{victim:?}: {err}");
-            assert!(err.contains("the run was ended"), "{victim:?}: {err}");
-            assert!(record.said.err.contains("there is no session default"), "{victim:?}: {record}");
-            assert!(record.records.iter().any(|r| matches!(r.body, Body::Abort(_))), "{victim:?}: {record}");
+            assert_eq!(status.code(), Some(125), "{rung:?}, {victim:?}: {err}");
+            assert!(err.contains("the run was ended"), "{rung:?}, {victim:?}: {err}");
+            assert!(record.said.err.contains("there is no session default"), "{rung:?}, {victim:?}: {record}");
+            assert!(record.records.iter().any(|r| matches!(r.body, Body::Abort(_))), "{rung:?}, {victim:?}: {record}");
             assert_eq!(record.seal().outcome, Outcome::Aborted, "{record}");
         }
         assert!(!fence.as_root(&format!("ls {}", place.sockets())).err.is_empty(), "nothing is left of it");

@@ -10,6 +10,7 @@ use crate::install::{reserve, undo};
 use crate::run::complain;
 use nix::unistd::geteuid;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 pub use super::exec::exec;
 
@@ -60,16 +61,18 @@ fn put_back() -> Result<(), Error> {
 
 /// `ringfence status`: 0 where the session is up, 1 where there is none.
 pub fn status(name: &Name, json: bool, out: &mut impl Write) -> Result<i32, Error> {
-    let channel = match connect(name) {
-        Ok(channel) => channel,
+    let asked = connect(name).and_then(|channel| {
+        let answer = channel.send(&Ask::Status).and_then(|()| channel.receive());
+        answer.map_err(|error| unheard(name, error))
+    });
+    let answer = match asked {
+        Ok(answer) => answer,
         Err(Error::Session(none @ (SessionError::None { .. } | SessionError::Died { .. }))) => {
             complain(&none.to_string());
             return Ok(1);
         }
         Err(error) => return Err(error),
     };
-    channel.send(&Ask::Status).map_err(|error| gone(name, error))?;
-    let answer = channel.receive().map_err(|error| gone(name, error))?;
     let Answer::Status(status) = answer else { return Err(unexpected(answer).into()) };
     let written = match json {
         true => serde_json::to_string_pretty(&status).map_err(Into::into).and_then(|text| writeln!(out, "{text}")),
@@ -91,8 +94,8 @@ fn write_text(status: &Status, out: &mut impl Write) -> std::io::Result<()> {
 /// `ringfence down`: returns when the record is sealed.
 pub fn down(name: &Name) -> Result<i32, Error> {
     let channel = connect(name)?;
-    channel.send(&Ask::Down).map_err(|error| gone(name, error))?;
-    match channel.receive().map_err(|error| gone(name, error))? {
+    let answer = channel.send(&Ask::Down).and_then(|()| channel.receive());
+    match answer.map_err(|error| unheard(name, error))? {
         Answer::Down { complete: Some(_) } => Ok(0),
         Answer::Down { complete: None } => {
             Err(SessionError::Told(format!("session {name} is down, but its record could not be sealed")).into())
@@ -100,6 +103,24 @@ pub fn down(name: &Name) -> Result<i32, Error> {
         other => Err(unexpected(other).into()),
     }
 }
+
+/// What a connection that fails before any answer means: a supervisor that dies closes its socket last of all, and is found dead
+/// a moment later.
+pub(super) fn unheard(name: &Name, error: ChannelError) -> Error {
+    let deadline = Instant::now() + DYING;
+    while let ChannelError::Closed = error
+        && Instant::now() < deadline
+    {
+        match connect(name) {
+            Ok(_) => std::thread::sleep(DYING / 100),
+            Err(found) => return found,
+        }
+    }
+    gone(name, error).into()
+}
+
+/// How long the end of a killed process may take.
+const DYING: Duration = Duration::from_secs(1);
 
 /// What a connection that fails means.
 pub(super) fn gone(name: &Name, error: ChannelError) -> SessionError {

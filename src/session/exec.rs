@@ -1,6 +1,6 @@
 //! `ringfence exec`: a command in a session, with this program's stdio, signals and status.
 
-use super::client::{connect, gone, unexpected};
+use super::client::{connect, gone, unexpected, unheard};
 use super::pty::Pty;
 use super::wire::{Answer, Ask};
 use super::{Name, SessionError, call};
@@ -36,7 +36,7 @@ pub fn exec(args: &ExecArgs, signals: SignalState) -> Result<i32, Error> {
     let ask = Ask::Exec { terminal: args.terminal };
     let send = |stdio: [BorrowedFd<'_>; 3]| {
         let [input, output, error] = stdio;
-        channel.send_with(&ask, &[document.as_fd(), input, output, error]).map_err(|e| gone(&args.name.name, e))
+        channel.send_with(&ask, &[document.as_fd(), input, output, error]).map_err(|e| unheard(&args.name.name, e))
     };
     let pty = if args.terminal {
         let (pty, theirs) = Pty::open().map_err(call("openpty"))?;
@@ -49,7 +49,7 @@ pub fn exec(args: &ExecArgs, signals: SignalState) -> Result<i32, Error> {
     };
     let signals = SignalFd::with_flags(&forwarded(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let signals = signals.map_err(call("signalfd"))?;
-    Attached { name: &args.name.name, channel, signals, pty }.attend()
+    Attached { name: &args.name.name, channel, signals, pty, heard: false }.attend()
 }
 
 fn invocation(args: &ExecArgs, signals: SignalState) -> Result<Invocation, SessionError> {
@@ -78,6 +78,8 @@ struct Attached<'a> {
     channel: Channel,
     signals: SignalFd,
     pty: Option<Pty>,
+    /// Whether the supervisor has said anything.
+    heard: bool,
 }
 
 impl Attached<'_> {
@@ -123,7 +125,12 @@ impl Attached<'_> {
 
     /// Takes in what the supervisor says. Returns the status when the command has ended.
     fn hear(&mut self) -> Result<Option<i32>, Error> {
-        match self.channel.receive::<Answer>().map_err(|e| gone(self.name, e))? {
+        let answer = self.channel.receive::<Answer>().map_err(|error| match self.heard {
+            true => gone(self.name, error).into(),
+            false => unheard(self.name, error),
+        })?;
+        self.heard = true;
+        match answer {
             Answer::Started => {
                 self.pty.as_mut().map_or(Ok(()), Pty::begin).map_err(call("tcsetattr"))?;
                 Ok(None)

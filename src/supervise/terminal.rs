@@ -127,13 +127,15 @@ impl JobControl {
 
     /// The command was stopped by `signal`: under a shell with job control this process stops too, and goes on with it.
     pub fn stop_with_command(&mut self, command: Pid, signal: i32) -> Result<AfterStop, Errno> {
+        let orphaned = is_orphaned();
         let by_reach_for_terminal = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|s| *s as i32 == signal);
+        // As late as can be: a shell that brings us forward from here on sees us stop in its foreground.
         if by_reach_for_terminal && self.lend_if_ours() {
             return Ok(AfterStop::Continue { in_foreground: true });
         }
         // Without a terminal nobody waits for a stop.
         let Some(terminal) = &self.terminal else { return Ok(AfterStop::Nothing) };
-        if is_orphaned() {
+        if orphaned {
             // Nobody could let us go on. The kernel would not have stopped the command in such a group.
             return Ok(match signal == Signal::SIGTSTP as i32 {
                 true if self.shares_group() => AfterStop::Pass,

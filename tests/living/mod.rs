@@ -126,6 +126,17 @@ pub fn stage_of(supervisor: i32) -> i32 {
     found.expect("it was found")
 }
 
+/// On any rung: the observer, which has the stage for its child, or the proxy, which has none; both lead groups of their own.
+pub fn companion(supervisor: i32, with_child: bool) -> i32 {
+    let mut found = children(supervisor).into_iter().filter(|pid| leads_group(*pid));
+    found.find(|pid| children(*pid).is_empty() != with_child).expect("a process of ours")
+}
+
+/// On any rung: the stage, of a supervisor that has an observer.
+pub fn stage_below(supervisor: i32) -> i32 {
+    children(companion(supervisor, true))[0]
+}
+
 /// Waits for something that happens by itself.
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

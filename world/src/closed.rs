@@ -188,6 +188,20 @@ impl World {
         self.capture.packets().into_iter().filter(|packet| !packet.is_link_chatter()).collect()
     }
 
+    /// How many packets have left the box, once no more has for half a second: the last of a connection leave after its ends
+    /// have closed it.
+    pub fn settled_packets(&self) -> usize {
+        let mut count = self.packets().len();
+        loop {
+            std::thread::sleep(Duration::from_millis(500));
+            let now = self.packets().len();
+            if now == count {
+                return count;
+            }
+            count = now;
+        }
+    }
+
     /// The packets from the box to one address.
     pub fn packets_to(&self, address: impl Into<IpAddr>) -> Vec<Packet> {
         let address = address.into();
