@@ -63,6 +63,19 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ChannelError> {
     serde_json::from_slice(bytes).map_err(|e| ChannelError::Form(e.to_string()))
 }
 
+/// Receives, waiting. Where the other end was closed before it had read everything, the kernel says ECONNRESET once, and what
+/// that end has sent is still there to be received.
+fn after_reset<T>(call: &'static str, mut receive: impl FnMut() -> Result<T, Errno>) -> Result<T, ChannelError> {
+    let mut reset = false;
+    loop {
+        match receive() {
+            Err(Errno::EINTR) => {}
+            Err(Errno::ECONNRESET) if !reset => reset = true,
+            received => return received.map_err(failed(call)),
+        }
+    }
+}
+
 impl Channel {
     /// A connected pair; both ends close on exec.
     pub fn pair() -> Result<(Channel, Channel), ChannelError> {
@@ -76,11 +89,9 @@ impl Channel {
         Channel(socket)
     }
 
-    /// Sends one message if there is room for it (EAGAIN otherwise).
-    pub fn offer<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
-        let bytes = encode(message)?;
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        send(self.0.as_raw_fd(), &bytes, flags).map(|_| ()).map_err(failed("send"))
+    /// Sends one message if there is room for it. Returns whether there was.
+    pub fn offer<T: Serialize>(&self, message: &T) -> Result<bool, ChannelError> {
+        self.offer_with(message, &[])
     }
 
     /// Sends one message, waiting for room.
@@ -102,12 +113,7 @@ impl Channel {
     /// Receives one message, waiting for it; [`ChannelError::Closed`] at the end.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
         let mut buffer = vec![0; LARGEST];
-        let length = loop {
-            match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Err(Errno::EINTR) => {}
-                received => break received.map_err(failed("recv"))?,
-            }
-        };
+        let length = after_reset("recv", || recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()))?;
         decode(&buffer[..length])
     }
 }
@@ -115,9 +121,17 @@ impl Channel {
 impl Channel {
     /// Receives one message if one is there.
     pub fn receive_now<T: DeserializeOwned>(&self) -> Result<Option<T>, ChannelError> {
+        match self.is_ready()? {
+            true => self.receive().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Whether there is something to be received: a message, or the end.
+    fn is_ready(&self) -> Result<bool, ChannelError> {
         match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) {
-            Ok(0) | Err(Errno::EINTR) => Ok(None),
-            Ok(_) => self.receive().map(Some),
+            Ok(0) | Err(Errno::EINTR) => Ok(false),
+            Ok(_) => Ok(true),
             Err(errno) => Err(failed("poll")(errno)),
         }
     }
@@ -150,13 +164,22 @@ const MOST_DESCRIPTORS: usize = 16;
 impl Channel {
     /// Sends one message with descriptors (unix(7), SCM_RIGHTS).
     pub fn send_with<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        self.send_flagged(message, descriptors, MsgFlags::MSG_NOSIGNAL)
+    }
+
+    fn send_flagged<T: Serialize>(
+        &self,
+        message: &T,
+        descriptors: &[BorrowedFd<'_>],
+        flags: MsgFlags,
+    ) -> Result<(), ChannelError> {
         let bytes = encode(message)?;
         let numbers: Vec<RawFd> = descriptors.iter().map(|fd| fd.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&numbers)];
         let control = if numbers.is_empty() { &[][..] } else { &rights[..] };
         let parts = [IoSlice::new(&bytes)];
         loop {
-            match sendmsg::<()>(self.0.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None) {
+            match sendmsg::<()>(self.0.as_raw_fd(), &parts, control, flags, None) {
                 Err(Errno::EINTR) => {}
                 sent => return sent.map(|_| ()).map_err(failed("sendmsg")),
             }
@@ -167,22 +190,60 @@ impl Channel {
     pub fn receive_with<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let mut space = cmsg_space!([RawFd; MOST_DESCRIPTORS]);
         let mut buffer = vec![0; LARGEST];
-        let mut parts = [IoSliceMut::new(&mut buffer)];
-        let received = loop {
-            match recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC) {
-                Err(Errno::EINTR) => {}
-                received => break received.map_err(failed("recvmsg"))?,
-            }
-        };
-        let mut descriptors = Vec::new();
-        for message in received.cmsgs().map_err(failed("recvmsg"))? {
-            if let ControlMessageOwned::ScmRights(numbers) = message {
-                for number in numbers {
-                    descriptors.push(sys::adopt_inherited(number).map_err(failed("recvmsg"))?);
+        let (length, numbers) = after_reset("recvmsg", || {
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+            let received = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+            let mut numbers: Vec<RawFd> = Vec::new();
+            for message in received.cmsgs()? {
+                if let ControlMessageOwned::ScmRights(passed) = message {
+                    numbers.extend(passed);
                 }
             }
-        }
-        let length = received.bytes;
+            Ok((received.bytes, numbers))
+        })?;
+        let descriptors = numbers.into_iter().map(sys::adopt_inherited).collect::<Result<_, _>>();
+        let descriptors = descriptors.map_err(failed("recvmsg"))?;
         Ok((decode(&buffer[..length])?, descriptors))
+    }
+
+    /// The same if one is there.
+    pub fn receive_with_now<T: DeserializeOwned>(&self) -> Result<Option<(T, Vec<OwnedFd>)>, ChannelError> {
+        match self.is_ready()? {
+            true => self.receive_with().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Sends one message with descriptors if there is room for it. Returns whether there was.
+    pub fn offer_with<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<bool, ChannelError> {
+        match self.send_flagged(message, descriptors, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+            Ok(()) => Ok(true),
+            Err(ChannelError::Call { errno: Errno::EAGAIN, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_before_the_end_is_received_though_the_other_end_had_not_read_everything() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        ours.send(&1).unwrap();
+        theirs.send(&2).unwrap();
+        drop(theirs);
+        assert_eq!(ours.receive::<i32>().unwrap(), 2);
+        assert!(matches!(ours.receive::<i32>(), Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn an_offer_waits_for_nobody() {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let taken = (0..100_000).take_while(|number| ours.offer(number).unwrap()).count();
+        assert!((1..100_000).contains(&taken), "{taken}");
+        assert_eq!((theirs.receive::<usize>().unwrap(), theirs.receive_now::<usize>().unwrap()), (0, Some(1)));
     }
 }

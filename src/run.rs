@@ -6,6 +6,7 @@ mod keep;
 mod open;
 mod probing;
 mod session;
+mod status_line;
 
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
@@ -16,8 +17,8 @@ use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
 use crate::install::reserve::{self, Reservation};
 use crate::install::undo;
-use crate::ledger::record::{Body, Outcome, Probe};
-use crate::ledger::{RunId, SealInput, Status};
+use crate::ledger::RunId;
+use crate::ledger::record::{Body, Probe};
 use crate::plan::keep_out::keep_out;
 use crate::plan::means::FileBarrier;
 use crate::plan::rung::RUNGS;
@@ -31,9 +32,9 @@ use crate::supervise::{AbortCause, Watchman};
 use crate::sys;
 use nix::unistd::{Pid, geteuid};
 use session::Session;
+use status_line::StatusLine;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -77,22 +78,6 @@ pub fn not_parsed(arguments: &[OsString], error: &Error) {
     }
 }
 
-/// `--json-status-fd`: one line, whatever happens.
-struct StatusLine(Option<OwnedFd>);
-
-impl StatusLine {
-    fn open(fd: Option<RawFd>) -> Result<StatusLine, Error> {
-        let Some(fd) = fd else { return Ok(StatusLine(None)) };
-        inherited::adopt(fd).map(|fd| StatusLine(Some(fd))).map_err(|errno| Error::StatusDescriptor { fd, errno })
-    }
-
-    /// For a run that ended before there was a session to tell of.
-    fn not_started(self, error: &Error) {
-        let end = SealInput { started: false, outcome: Outcome::NotStarted, exit_code: Some(error.status()) };
-        session::tell(self.0, &Status::unsealed(end));
-    }
-}
-
 /// What is asked, read whole, and the numbers that belong to this run alone.
 struct Loaded<'a> {
     args: &'a RunArgs,
@@ -116,6 +101,7 @@ impl<'a> Loaded<'a> {
             argv: args.command.clone(),
             directory: std::env::current_dir().map_err(call("getcwd"))?,
             environment: std::env::vars_os().collect(),
+            added: Vec::new(),
             directory_first: false,
             signals,
             closed: sys::stdio_closed_at_start().collect(),
@@ -234,7 +220,7 @@ impl Planned<'_> {
             control_files::keep_session_out(&mut self.plan, place);
         }
         let name = self.session.as_ref().map(Place::name);
-        let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
+        let mut session = Session::begin(ledger, watchman, self.held, told.take());
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels(), name) {
             return Err(session.fail(error));
         }

@@ -119,7 +119,10 @@ pub enum Notice {
         left: bool,
     },
     /// No process of the sandbox is left.
-    Empty,
+    Empty {
+        /// This is what [`Order::End`] came to.
+        at_the_end: bool,
+    },
 }
 
 /// How a process ended.
@@ -157,8 +160,8 @@ pub struct Stage {
 impl Stage {
     /// Puts the calling, freshly forked process into the sandbox's namespaces by `enter`, and lives the stage's life there;
     /// returns the exit status. Where there is an observer, the calling process becomes that, tells `told` what it sees,
-    /// and the stage is a child of its. `cover` mounts again what is to be seen at some paths, in a process of its own. `leave` is for when nothing of the sandbox is left: the supervisor may not live any
-    /// more to undo what is on disk.
+    /// and the stage is a child of its. `cover` mounts again what is to be seen at some paths, in a process of its own. `leave`
+    /// is for when nothing of the sandbox is left: the supervisor may not live any more to undo what is on disk.
     pub fn live(
         self,
         supervisor: Channel,
@@ -206,7 +209,7 @@ impl Stage {
         descendants::end_all(Duration::ZERO, identity.as_ref());
         let left = leave();
         // The supervisor, if it still lives, knows by this that there is nothing left for it to end.
-        let farewell = attendance.supervisor.send(&Notice::Empty);
+        let farewell = attendance.supervisor.send(&Notice::Empty { at_the_end: true });
         i32::from(outcome.is_err() || left.is_err() || farewell.is_err())
     }
 }

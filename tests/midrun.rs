@@ -128,7 +128,6 @@ impl Scene {
         self.fence.world.write("/tmp/copy.jsonl", text, 0o600);
         let said = self.fence.verify("/tmp/copy.jsonl");
         let expected: &[i32] = match left {
-            Left::Whole => &[0],
             Left::Incomplete => &[1],
             Left::Either => &[0, 1],
             Left::Broken => &[2],

@@ -123,3 +123,26 @@ fn what_the_user_replaces_meanwhile_stays_and_is_kept_from_the_command() {
     let said = run.end();
     assert_eq!(said.code, Some(0), "{said}");
 }
+
+#[test]
+fn a_writable_place_that_has_gone_does_not_keep_others_from_being_covered() {
+    let fence = Fence::new();
+    as_root(&fence, "mkdir -p -m 777 /srv/given");
+    let script = "echo ready; while read go; do id -un; done; exit 7";
+    let (mut command, ledger) = fence.command(&["--writable", "/srv/given"], &["bash", "-c", script]);
+    command.stdin(Stdio::piped());
+    let mut run = Run::of(&fence, command, ledger);
+    assert_eq!(run.line(), "ready");
+    as_root(
+        &fence,
+        "mv /srv/given /srv/away && rm -r /srv/away; cp -p /etc/passwd /etc/passwd+; mv /etc/passwd+ /etc/passwd",
+    );
+    living::until("it is covered again", || {
+        std::io::Write::write_all(run.stdin.as_mut().expect("piped"), b"\n").expect("it reads");
+        run.line() == "agent"
+    });
+    std::thread::sleep(Duration::from_millis(900));
+    let ended = run.finish(&fence);
+    assert_eq!(ended.said.code, Some(7), "{ended}");
+    assert_eq!(open_for_a_moment(&ended.records), ["/etc/passwd"], "{ended}");
+}

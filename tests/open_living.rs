@@ -209,7 +209,7 @@ fn each_of_ours_dies(rung: Rung) {
             assert_eq!(record.seal().outcome, Outcome::Aborted, "{record}");
         }
         assert!(!fence.as_root(&format!("ls {}", place.sockets())).err.is_empty(), "nothing is left of it");
-        let session = place.up(&["--ledger", "/var/log/rungs/next.jsonl"]);
+        let session = place.up(&["--ledger", &format!("{}.next", session.ledger)]);
         assert_eq!(session.bash("echo again").out, "again\n");
         assert_eq!(place.said(&["down"]).code, Some(0));
     }

@@ -80,6 +80,8 @@ pub struct Invocation {
     pub directory_first: bool,
     /// The caller's environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// Variables that were asked for by name.
+    pub added: Vec<(OsString, OsString)>,
     /// The caller's signal state.
     pub signals: SignalState,
     /// Which of the descriptors 0 to 2 the caller had closed.

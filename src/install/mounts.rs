@@ -268,14 +268,22 @@ pub fn read_mountinfo() -> Result<Vec<Mount>, MountError> {
 pub fn compare(plan: &MountPlan, mounts: &[Mount]) -> Result<(), MountError> {
     let reachable = mountinfo::reachable(mounts);
     compare_options(plan, &reachable)?;
+    compare_guards(plan, &reachable)?;
     let writable = plan.writable.iter().map(|w| &w.path).filter(|_| !mutation::left_out("writable"));
     let writable = writable.filter(|path| !mutation::left_out("home") || path.exists());
-    for path in guarded(plan).into_iter().chain(writable.cloned()) {
-        if !reachable.iter().any(|mount| mount.point == path) {
-            return Err(MountError::NotAsPlanned { path, fault: "nothing is mounted there" });
-        }
+    compare_points(writable.cloned(), &reachable)
+}
+
+/// Whether something is mounted wherever the plan keeps the command from what is below.
+pub fn compare_guards(plan: &MountPlan, reachable: &[&Mount]) -> Result<(), MountError> {
+    compare_points(guarded(plan).into_iter(), reachable)
+}
+
+fn compare_points(mut points: impl Iterator<Item = PathBuf>, reachable: &[&Mount]) -> Result<(), MountError> {
+    match points.find(|point| !reachable.iter().any(|mount| mount.point == *point)) {
+        Some(path) => Err(MountError::NotAsPlanned { path, fault: "nothing is mounted there" }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether every mount that is reached has the options that the plan wants there.

@@ -67,7 +67,7 @@ impl StageProcess {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.channel.receive_within::<Notice>(left) {
-                Ok(Some(notice)) => empty = matches!(notice, Notice::Empty),
+                Ok(Some(notice)) => empty = matches!(notice, Notice::Empty { .. }),
                 Ok(None) => return Err(format!("stage: no end within {ENDING:?}")),
                 Err(ChannelError::Closed) => return Ok(empty),
                 Err(error) => return Err(format!("stage: {error}")),

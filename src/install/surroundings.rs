@@ -21,14 +21,15 @@ pub(super) fn command_environment(
     invocation: &Invocation,
     proxy: Option<SocketAddrV4>,
 ) -> Result<Vec<CString>, InstallError> {
-    let callers_home =
-        invocation.environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+    let callers_home = invocation.added.iter().rev().chain(&invocation.environment).find(|(name, _)| name == "HOME");
+    let callers_home = callers_home.map(|(_, home)| PathBuf::from(home));
     let home = plan.identity.as_ref().map(|i| i.home.clone()).or(callers_home).unwrap_or_else(|| "/".into());
     let trees = Trees::of(&plan.policy, &home);
     let composed = environment::compose(
         &plan.policy,
         &environment::Facts {
             caller: &invocation.environment,
+            added: &invocation.added,
             home: &home,
             user: plan.identity.as_ref().map(|i| i.name.as_str()),
             proxy: proxy.map(SocketAddr::V4),

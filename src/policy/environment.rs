@@ -107,6 +107,8 @@ static DROPPED: LazyLock<Vec<Dropped>> = LazyLock::new(|| {
 pub struct Facts<'a> {
     /// The caller's variables, in the order of its environment.
     pub caller: &'a [(OsString, OsString)],
+    /// Variables that were asked for by name, for this command alone; of two with one name the last counts.
+    pub added: &'a [(OsString, OsString)],
     /// The command's home.
     pub home: &'a Path,
     /// The command's user, for USER and LOGNAME; none where the identity is kept.
@@ -126,7 +128,8 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 ///
 /// Where the policy restricts nothing it is the caller's, less what the policy drops. A variable that the policy
 /// passes by name is the caller's, whatever stands in the data. A name that stands twice in the caller's environment
-/// has its first value, as getenv(3) gives it.
+/// has its first value, as getenv(3) gives it. What was added stands before the caller's, and is there also where that is
+/// not passed as a whole.
 pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> {
     let named =
         |list: &[super::values::EnvName], name: &OsStr| list.iter().any(|known| OsStr::new(known.as_str()) == name);
@@ -135,11 +138,13 @@ pub fn compose(policy: &Policy, facts: &Facts<'_>) -> Vec<(OsString, OsString)> 
     let restricted = postures.network.max(postures.filesystem).max(postures.privilege) > Posture::Open;
 
     let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
-    for (name, value) in facts.caller {
+    let added = facts.added.iter().rev().map(|variable| (variable, false));
+    for ((name, value), cleared) in
+        added.chain(facts.caller.iter().map(|variable| (variable, policy.environment.clear)))
+    {
         let named_socket = policy.filesystem.sockets.iter().any(|s| names_socket(value, &s.resolve(facts.home)));
-        let lost = policy.environment.clear
-            || named(&policy.environment.drop, name)
-            || (restricted && !named_socket && is_dropped(name));
+        let lost =
+            cleared || named(&policy.environment.drop, name) || (restricted && !named_socket && is_dropped(name));
         if passed(name) || !lost {
             env.entry(name.clone()).or_insert_with(|| value.clone());
         }

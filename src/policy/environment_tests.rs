@@ -18,6 +18,7 @@ fn composed_with(
     let trees = crate::policy::Trees::of(&policy, home);
     let facts = Facts {
         caller: &caller,
+        added: &[],
         home,
         user: Some("agent"),
         proxy: (policy.network.posture > Posture::Open).then(|| "127.0.0.1:3128".parse().unwrap()),

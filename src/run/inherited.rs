@@ -7,10 +7,10 @@ use crate::sys;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::libc;
-use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::getpid;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::net::{AddressFamily, sockopt};
+use std::os::fd::{OwnedFd, RawFd};
 
 /// Takes a descriptor that the caller named, and keeps it from the command.
 pub fn adopt(fd: RawFd) -> Result<OwnedFd, Errno> {
@@ -75,11 +75,12 @@ fn unfit(fd: &OwnedFd, guards_files: bool) -> Option<&'static str> {
     let stat = fstat(fd).ok()?;
     let kind = stat.st_mode & SFlag::S_IFMT.bits();
     if kind == SFlag::S_IFSOCK.bits() {
-        let name = getsockname::<SockaddrStorage>(fd.as_fd().as_raw_fd()).ok()?;
-        return match name.family() {
-            Some(AddressFamily::Inet | AddressFamily::Inet6) => Some("an inet socket"),
-            Some(AddressFamily::Packet) => Some("a packet socket"),
-            _ => None,
+        // Which family it is of is said even where no address can be told; what leads outside is any but AF_UNIX.
+        return match sockopt::socket_domain(fd) {
+            Ok(AddressFamily::UNIX) => None,
+            Ok(AddressFamily::INET | AddressFamily::INET6) => Some("an inet socket"),
+            Ok(AddressFamily::PACKET) => Some("a packet socket"),
+            Ok(_) | Err(_) => Some("a socket of another family than AF_UNIX"),
         };
     }
     let flags = fcntl(fd, FcntlArg::F_GETFL).map(OFlag::from_bits_truncate).ok()?;

@@ -160,7 +160,10 @@ impl Opened {
     fn serve(self) -> Result<(), Error> {
         let Opened { run, claimed, installed } = self;
         let Installed { mut session, plan, invocation, .. } = installed;
-        let mut clients = Clients::new(&run, &claimed, &plan, &invocation);
+        let mut clients = match Clients::new(&run, &claimed, &plan, &invocation) {
+            Ok(clients) => clients,
+            Err(error) => return Err(session.fail(error)),
+        };
         let served = clients.serve(&mut session);
         if let Err(error) = served {
             clients.tell_of_failure(&error);

@@ -4,6 +4,7 @@ use super::place::{Place, Reached, State};
 use super::wire::{Answer, Ask, Status};
 use super::{Name, SessionError};
 use crate::channel::{Channel, ChannelError};
+use crate::document;
 use crate::error::Error;
 use crate::install::dev_box;
 use crate::install::{reserve, undo};
@@ -62,10 +63,10 @@ fn put_back() -> Result<(), Error> {
 /// `ringfence status`: 0 where the session is up, 1 where there is none.
 pub fn status(name: &Name, json: bool, out: &mut impl Write) -> Result<i32, Error> {
     let asked = connect(name).and_then(|channel| {
-        let answer = channel.send(&Ask::Status).and_then(|()| channel.receive());
+        let answer = channel.send(&Ask::Status).and_then(|()| channel.receive_with());
         answer.map_err(|error| unheard(name, error))
     });
-    let answer = match asked {
+    let (answer, descriptors) = match asked {
         Ok(answer) => answer,
         Err(Error::Session(none @ (SessionError::None { .. } | SessionError::Died { .. }))) => {
             complain(&none.to_string());
@@ -73,7 +74,10 @@ pub fn status(name: &Name, json: bool, out: &mut impl Write) -> Result<i32, Erro
         }
         Err(error) => return Err(error),
     };
-    let Answer::Status(status) = answer else { return Err(unexpected(answer).into()) };
+    let (Answer::Status, Some(status)) = (&answer, descriptors.into_iter().next()) else {
+        return Err(unexpected(answer).into());
+    };
+    let status: Status = document::read(status).map_err(super::call("read"))?;
     let written = match json {
         true => serde_json::to_string_pretty(&status).map_err(Into::into).and_then(|text| writeln!(out, "{text}")),
         false => write_text(&status, out),

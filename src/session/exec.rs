@@ -57,16 +57,17 @@ fn invocation(args: &ExecArgs, signals: SignalState) -> Result<Invocation, Sessi
         Some(named) => std::path::absolute(named),
         None => std::env::current_dir(),
     };
-    let mut environment: Vec<(OsString, OsString)> =
+    let mut added: Vec<(OsString, OsString)> =
         args.env.iter().map(|variable| ((&variable.name).into(), (&variable.value).into())).collect();
-    if args.terminal && !environment.iter().any(|(name, _)| name == "TERM") {
-        environment.push(("TERM".into(), std::env::var_os("TERM").unwrap_or_else(|| TERM.into())));
+    if args.terminal && !added.iter().any(|(name, _)| name == "TERM") {
+        added.push(("TERM".into(), std::env::var_os("TERM").unwrap_or_else(|| TERM.into())));
     }
     Ok(Invocation {
         argv: args.command.clone(),
         directory: directory.map_err(call("getcwd"))?,
         directory_first: args.cwd.is_some(),
-        environment,
+        environment: Vec::new(),
+        added,
         signals,
         closed: if args.terminal { Vec::new() } else { sys::stdio_closed_at_start().collect() },
     })

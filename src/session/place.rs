@@ -6,21 +6,26 @@
 use super::{Name, SessionError};
 use crate::procfs;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, open};
+use nix::fcntl::{FcntlArg, Flock, FlockArg, OFlag, fcntl, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt, listen, socket, sockopt,
 };
-use nix::sys::stat::{Mode, umask};
+use nix::sys::stat::{Mode, fstat, stat, umask};
 use nix::unistd::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Where root's sessions are.
 const ROOTS: &str = "/run/ringfence";
 /// Clients that may wait to be taken in.
 const WAITING: i32 = 512;
+
+/// How long others may have the directory to themselves, or keep a supervisor from taking in a client.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// What is known of a session whose supervisor cannot be asked.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -94,8 +99,14 @@ impl Place {
 
     /// Takes the place for the calling process. With it, what a dead supervisor had left there.
     pub fn claim(self) -> Result<(Claimed, Option<State>), SessionError> {
-        self.make_directory()?;
-        let _locked = self.lock()?;
+        let _locked = loop {
+            self.make_directory()?;
+            match self.lock() {
+                // Whoever had the last place there has removed it meanwhile.
+                Err(SessionError::File { errno: Errno::ENOENT, .. }) => {}
+                locked => break locked?,
+            }
+        };
         let dead = match self.look()? {
             Reached::Living(_) => return Err(SessionError::IsUp { name: self.name }),
             Reached::Dead(state) => Some(state),
@@ -121,7 +132,10 @@ impl Place {
             _ => self.check_directory()?,
         }
         // Nobody takes or leaves a place meanwhile, so that what is found dead is not another one already.
-        let _locked = self.lock()?;
+        let _locked = match self.lock() {
+            Err(SessionError::File { errno: Errno::ENOENT, .. }) => return Ok(Reached::Nobody),
+            locked => locked?,
+        };
         let reached = self.look()?;
         if let Reached::Dead(_) = &reached {
             self.remove_directory();
@@ -142,8 +156,19 @@ impl Place {
         let path = self.socket();
         let address = UnixAddr::new(&path).map_err(self.failed("connect", &path))?;
         let client = seqpacket()?;
-        match connect(client.as_raw_fd(), &address) {
-            Ok(()) => Ok(Reached::Living(client)),
+        let deadline = Instant::now() + PATIENCE;
+        let connected = loop {
+            match connect(client.as_raw_fd(), &address) {
+                // As many wait as may; the supervisor takes them in one by one.
+                Err(Errno::EAGAIN) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                connected => break connected,
+            }
+        };
+        match connected {
+            Ok(()) => {
+                fcntl(&client, FcntlArg::F_SETFL(OFlag::empty())).map_err(self.failed("fcntl", &path))?;
+                Ok(Reached::Living(client))
+            }
             Err(Errno::ENOENT) => Ok(Reached::Nobody),
             Err(Errno::ECONNREFUSED) => {
                 let text = std::fs::read(self.state()).unwrap_or_default();
@@ -183,11 +208,25 @@ impl Place {
         Err(SessionError::Untrusted { path: self.directory.clone(), fault, uid })
     }
 
+    /// Locks the directory: the one that is there, for the last to leave it removes it.
     fn lock(&self) -> Result<Flock<OwnedFd>, SessionError> {
+        let deadline = Instant::now() + PATIENCE;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let directory = open(&self.directory, flags, Mode::empty()).map_err(self.failed("open", &self.directory))?;
-        Flock::lock(directory, FlockArg::LockExclusive)
-            .map_err(|(_, errno)| self.failed("flock", &self.directory)(errno))
+        loop {
+            let directory =
+                open(&self.directory, flags, Mode::empty()).map_err(self.failed("open", &self.directory))?;
+            match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+                Ok(locked) => {
+                    let held = fstat(&*locked).map_err(self.failed("fstat", &self.directory))?;
+                    let there = stat(&self.directory).map_err(self.failed("stat", &self.directory))?;
+                    if (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino) {
+                        return Ok(locked);
+                    }
+                }
+                Err((_, Errno::EAGAIN)) if Instant::now() < deadline => std::thread::sleep(PAUSE),
+                Err((_, errno)) => return Err(self.failed("flock", &self.directory)(errno)),
+            }
+        }
     }
 
     fn remove_files(&self) {
@@ -215,8 +254,10 @@ impl Place {
     }
 }
 
+/// A socket that waits for nothing until it is told to.
 fn seqpacket() -> Result<OwnedFd, SessionError> {
-    socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).map_err(super::call("socket"))
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).map_err(super::call("socket"))
 }
 
 impl Claimed {

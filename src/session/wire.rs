@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Start a command. Beside it come four descriptors: the [`crate::install::Invocation`], written by [`crate::document`],
-    /// whose environment is what is added to the session's, and what the command gets as stdin, stdout and stderr.
+    /// with what is added to the session's environment, and what the command gets as stdin, stdout and stderr.
     Exec {
         /// Whether its stdin is a terminal of its own.
         terminal: bool,
@@ -41,8 +41,8 @@ pub enum Answer {
         /// One line.
         message: String,
     },
-    /// To [`Ask::Status`].
-    Status(Box<Status>),
+    /// To [`Ask::Status`]. Beside it comes the [`Status`], written by [`crate::document`].
+    Status,
     /// To [`Ask::Down`]: the record is sealed.
     Down {
         /// Whether it is complete; `None` where it could not be sealed.

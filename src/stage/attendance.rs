@@ -1,6 +1,6 @@
 //! What the stage does between its entry and its end: it obeys the supervisor, and sees to its children.
 
-use super::child::{Child, Unheard, confine};
+use super::child::{Child, Unheard, confine, place};
 use super::{Notice, Order, Stage, ended, release_stdio};
 use crate::channel::{Channel, ChannelError};
 use crate::confine::exec::{Command, ExecFailure};
@@ -8,14 +8,15 @@ use crate::document;
 use crate::ledger::record::Probe;
 use crate::observe::process::Of;
 use crate::supervise::descendants;
-use crate::supervise::terminal::{Placement, Terminal};
+use crate::supervise::terminal::Placement;
 use crate::sys;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getpgrp, setpgid, setsid};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +25,10 @@ pub(super) struct Attendance<C> {
     stage: Stage,
     pub(super) supervisor: Channel,
     children: SignalFd,
+    /// What there was no room for yet on the way to the supervisor: it may be waiting for this process to read its orders.
+    unsaid: VecDeque<Notice>,
+    /// Whether children may have changed state that have not been waited for yet.
+    to_reap: bool,
     /// Where listeners are handed over to the observer.
     observer: Option<OwnedFd>,
     /// Commands whose processes have not executed them yet.
@@ -43,6 +48,8 @@ struct Launching {
     group: Option<Pid>,
     /// What the child has reported so far.
     report: Vec<u8>,
+    /// Signals that have come for the command before it is one: number, and whether they are for all of its group.
+    signals: Vec<(i32, bool)>,
 }
 
 #[derive(Clone, Copy)]
@@ -51,6 +58,11 @@ struct Running {
     pid: Pid,
     group: Option<Pid>,
 }
+
+/// How many notices may wait before children are waited for again: each that has stopped or ended makes one.
+const UNSAID: usize = 256;
+/// How many children are waited for before orders are looked at again: some may stop and go on without end.
+const REAPED_AT_ONCE: usize = 256;
 
 /// Descriptors beside [`Order::Launch`]: the document and stdio.
 const OF_LAUNCH: usize = 4;
@@ -78,6 +90,8 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
             stage,
             supervisor,
             children,
+            unsaid: VecDeque::new(),
+            to_reap: false,
             observer,
             launching,
             commands,
@@ -89,18 +103,22 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
 
     pub(super) fn attend(&mut self) -> Result<(), ChannelError> {
         loop {
+            let mut of_supervisor = PollFlags::POLLIN;
+            of_supervisor.set(PollFlags::POLLOUT, !self.unsaid.is_empty());
             let mut fds = vec![
-                PollFd::new(self.supervisor.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.supervisor.as_fd(), of_supervisor),
                 PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
             ];
             fds.extend(self.launching.iter().map(|l| PollFd::new(l.child.as_fd(), PollFlags::POLLIN)));
             fds.extend(self.covering.iter().map(|(child, _)| PollFd::new(child.as_fd(), PollFlags::POLLIN)));
-            match poll(&mut fds, PollTimeout::NONE) {
+            let due = self.to_reap && self.unsaid.len() < UNSAID;
+            match poll(&mut fds, if due { PollTimeout::ZERO } else { PollTimeout::NONE }) {
                 Ok(_) => {}
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(failed("poll")(errno)),
             }
             let ready: Vec<bool> = fds.iter().map(|fd| fd.any() == Some(true)).collect();
+            let asked = fds[0].revents().is_some_and(|events| events.intersects(!PollFlags::POLLOUT));
             let covering = 2 + self.launching.len();
             // From the back, for one that is done leaves the list.
             for index in (0..self.launching.len()).rev().filter(|index| ready[index + 2]) {
@@ -111,9 +129,13 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
             }
             if ready[1] {
                 while let Ok(Some(_)) = self.children.read_signal() {}
+                self.to_reap = true;
+            }
+            self.say_unsaid()?;
+            if self.to_reap && self.unsaid.len() < UNSAID {
                 self.reap()?;
             }
-            if ready[0] {
+            if asked {
                 match self.supervisor.receive_with() {
                     Ok((order, descriptors)) => self.obey(order, descriptors)?,
                     Err(ChannelError::Closed) => return Ok(()),
@@ -127,32 +149,35 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
         match order {
             Order::Probe => {
                 match self.probe()? {
-                    Ok(outcomes) => self.supervisor.send(&Notice::Probed(outcomes))?,
-                    Err(cause) => self.supervisor.send(&Notice::Failed(cause))?,
+                    Ok(outcomes) => self.say(Notice::Probed(outcomes))?,
+                    Err(cause) => self.say(Notice::Failed(cause))?,
                 }
                 // Each command has a stdio of its own: whoever waits for the end of its output must not wait for ours.
                 release_stdio().map_err(failed("dup2"))
             }
             Order::Open => match self.stage.confinement.share_domain() {
-                Ok(()) => self.supervisor.send(&Notice::Opened),
-                Err(cause) => self.supervisor.send(&Notice::Failed(cause.to_string())),
+                Ok(()) => self.say(Notice::Opened),
+                Err(cause) => self.say(Notice::Failed(cause.to_string())),
             },
             Order::Launch { id, placement } => match self.launch(placement, descriptors) {
                 Ok(child) => {
                     let group = Some(child.pid).filter(|_| placement != Placement::Callers);
-                    self.launching.push(Launching { id, child, group, report: Vec::new() });
+                    self.launching.push(Launching { id, child, group, report: Vec::new(), signals: Vec::new() });
                     Ok(())
                 }
                 Err((call, errno)) => {
                     let failure = ours(format!("launch: {call}: {errno}"));
-                    self.supervisor.send(&Notice::NotLaunched { id, failure })
+                    self.say(Notice::NotLaunched { id, failure })
                 }
             },
-            Order::Signal { id, number, group } => match self.running(id) {
-                Some(Running { group: Some(all), .. }) if group => signal_group(all, number),
-                Some(running) => signal(running.pid, number),
-                None => Ok(()),
-            },
+            Order::Signal { id, number, group } => {
+                match self.launching.iter_mut().find(|launching| launching.id == id) {
+                    // Before it has executed its command it has no use for any, and none may be lost.
+                    Some(launching) => launching.signals.push((number, group)),
+                    None => self.deliver(id, number, group)?,
+                }
+                Ok(())
+            }
             Order::Continue { id, in_foreground } => {
                 let Some(group) = self.running(id).and_then(|running| running.group) else { return Ok(()) };
                 if let Some(terminal) = self.stage.terminal.as_ref().filter(|_| in_foreground) {
@@ -165,23 +190,48 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
                     self.covering = Some((child, Vec::new()));
                     Ok(())
                 }
-                Err((call, errno)) => self.supervisor.send(&Notice::Covered(Err(format!("{call}: {errno}")))),
+                Err((call, errno)) => self.say(Notice::Covered(Err(format!("{call}: {errno}")))),
             },
             Order::End { grace_ms } => {
                 let identity = self.stage.confinement.identity.clone();
                 let over = descendants::end_all(Duration::from_millis(grace_ms), identity.as_ref());
                 for Running { id, pid, .. } in std::mem::take(&mut self.commands) {
                     if let Some((_, how)) = over.iter().find(|(ended, _)| *ended == pid) {
-                        self.supervisor.send(&Notice::Ended { id, how: *how, left: false })?;
+                        self.say(Notice::Ended { id, how: *how, left: false })?;
                     }
                 }
                 for Launching { id, .. } in std::mem::take(&mut self.launching) {
                     let failure = ours("launch: the session was ended meanwhile".into());
-                    self.supervisor.send(&Notice::NotLaunched { id, failure })?;
+                    self.say(Notice::NotLaunched { id, failure })?;
                 }
-                self.supervisor.send(&Notice::Empty)
+                self.say(Notice::Empty { at_the_end: true })
             }
         }
+    }
+
+    /// Sends a signal to a command that runs, or to all of its group.
+    fn deliver(&self, id: u64, number: i32, to_group: bool) -> Result<(), ChannelError> {
+        match self.running(id) {
+            Some(Running { group: Some(all), .. }) if to_group => signal_group(all, number),
+            Some(running) => signal(running.pid, number),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the supervisor, who may not be reading just now.
+    fn say(&mut self, notice: Notice) -> Result<(), ChannelError> {
+        self.unsaid.push_back(notice);
+        self.say_unsaid()
+    }
+
+    fn say_unsaid(&mut self) -> Result<(), ChannelError> {
+        while let Some(notice) = self.unsaid.front() {
+            if !self.supervisor.offer(notice)? {
+                return Ok(());
+            }
+            self.unsaid.pop_front();
+        }
+        Ok(())
     }
 
     fn running(&self, id: u64) -> Option<Running> {
@@ -191,7 +241,14 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
     /// Takes in every child that has changed state. How a command ended is told together with whether anything is left.
     fn reap(&mut self) -> Result<(), ChannelError> {
         let mut over = Vec::new();
+        let mut rounds = 0;
+        self.to_reap = false;
         let left = loop {
+            if rounds == REAPED_AT_ONCE {
+                self.to_reap = true;
+                break true;
+            }
+            rounds += 1;
             let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
             let status = match waitid(Id::All, flags) {
                 Ok(status) => status,
@@ -205,7 +262,7 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
                 (WaitStatus::Stopped(pid, signal), _) => {
                     if let Some(at) = by_pid(pid, &self.commands) {
                         let id = self.commands[at].id;
-                        self.supervisor.send(&Notice::Stopped { id, signal: signal as i32 })?;
+                        self.say(Notice::Stopped { id, signal: signal as i32 })?;
                     }
                 }
                 (_, Some((pid, how))) => {
@@ -221,10 +278,10 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
             }
         };
         for (id, how) in over {
-            self.supervisor.send(&Notice::Ended { id, how, left })?;
+            self.say(Notice::Ended { id, how, left })?;
         }
         if !left && self.launched && self.commands.is_empty() {
-            self.supervisor.send(&Notice::Empty)?;
+            self.say(Notice::Empty { at_the_end: false })?;
         }
         Ok(())
     }
@@ -235,15 +292,16 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
         if !launching.child.read_some(&mut launching.report).map_err(failed("read"))? {
             return Ok(());
         }
-        let Launching { id, child, group, report } = self.launching.swap_remove(at);
+        let Launching { id, child, group, report, signals } = self.launching.swap_remove(at);
         if report.is_empty() {
             self.commands.push(Running { id, pid: child.pid, group });
             self.launched = true;
-            return self.supervisor.send(&Notice::Launched { id, pid: child.pid.as_raw() });
+            self.say(Notice::Launched { id, pid: child.pid.as_raw() })?;
+            return signals.into_iter().try_for_each(|(number, group)| self.deliver(id, number, group));
         }
         let torn = |e: serde_json::Error| ours(format!("launch: the report is torn: {e}"));
         let failure = serde_json::from_slice(&report).unwrap_or_else(torn);
-        self.supervisor.send(&Notice::NotLaunched { id, failure })
+        self.say(Notice::NotLaunched { id, failure })
     }
 
     /// Runs the suite in a child that takes the command's confinement, and reads its report.
@@ -280,7 +338,7 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
         let torn = |e: serde_json::Error| Err(format!("the report is torn: {e}"));
         let covered = serde_json::from_slice(report).unwrap_or_else(torn);
         self.covering = None;
-        self.supervisor.send(&Notice::Covered(covered))
+        self.say(Notice::Covered(covered))
     }
 
     fn launch(&self, placement: Placement, descriptors: Vec<OwnedFd>) -> Result<Child, (&'static str, Errno)> {
@@ -332,23 +390,4 @@ fn signal(pid: Pid, number: i32) -> Result<(), ChannelError> {
 
 fn signal_group(group: Pid, number: i32) -> Result<(), ChannelError> {
     signal(Pid::from_raw(-group.as_raw()), number)
-}
-
-/// In the command's process, before it is confined: its process group or session, and the terminal for that.
-fn place(placement: Placement, terminal: Option<&Terminal>) -> Result<(), (&'static str, Errno)> {
-    let zero = Pid::from_raw(0);
-    match (placement, terminal) {
-        (Placement::Callers, Some(terminal)) => {
-            setpgid(zero, terminal.callers_group()).map_err(|errno| ("setpgid", errno))
-        }
-        (Placement::Own { in_foreground: true }, Some(terminal)) => {
-            setpgid(zero, zero).map_err(|errno| ("setpgid", errno))?;
-            terminal.give_to(getpgrp()).map_err(|errno| ("tcsetpgrp", errno))
-        }
-        (Placement::Session, _) => {
-            setsid().map_err(|errno| ("setsid", errno))?;
-            sys::take_terminal(std::io::stdin().as_fd()).map_err(|errno| ("ioctl TIOCSCTTY", errno))
-        }
-        (Placement::Callers | Placement::Own { .. }, _) => setpgid(zero, zero).map_err(|errno| ("setpgid", errno)),
-    }
 }

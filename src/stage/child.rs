@@ -3,13 +3,14 @@
 use crate::channel::Channel;
 use crate::confine::{Confinement, Handover};
 use crate::observe::process::Of;
+use crate::supervise::terminal::{Placement, Terminal};
 use crate::sys::{self, Fork};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::{set_dumpable, set_pdeathsig};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, getppid, pipe2, read};
+use nix::unistd::{Pid, getpgrp, getppid, pipe2, read, setpgid, setsid};
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -127,4 +128,23 @@ pub fn confine(confinement: &Confinement, observer: Option<&OwnedFd>, of: Of) ->
     // A change of ids leaves a process that is not dumpable, and that an observer without SYS_PTRACE can't read: the call
     // by which the command executes its program is the first that it is told of.
     set_dumpable(true).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}"))
+}
+
+/// In the command's process, before it is confined: its process group or session, and the terminal for that.
+pub fn place(placement: Placement, terminal: Option<&Terminal>) -> Result<(), (&'static str, Errno)> {
+    let zero = Pid::from_raw(0);
+    match (placement, terminal) {
+        (Placement::Callers, Some(terminal)) => {
+            setpgid(zero, terminal.callers_group()).map_err(|errno| ("setpgid", errno))
+        }
+        (Placement::Own { in_foreground: true }, Some(terminal)) => {
+            setpgid(zero, zero).map_err(|errno| ("setpgid", errno))?;
+            terminal.give_to(getpgrp()).map_err(|errno| ("tcsetpgrp", errno))
+        }
+        (Placement::Session, _) => {
+            setsid().map_err(|errno| ("setsid", errno))?;
+            sys::take_terminal(std::io::stdin().as_fd()).map_err(|errno| ("ioctl TIOCSCTTY", errno))
+        }
+        (Placement::Callers | Placement::Own { .. }, _) => setpgid(zero, zero).map_err(|errno| ("setpgid", errno)),
+    }
 }

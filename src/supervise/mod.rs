@@ -301,7 +301,7 @@ impl Watchman {
 
     /// Waits until no process of the sandbox is left.
     pub fn await_empty(&mut self, installation: &mut Installation, ledger: &mut Ledger) -> Result<(), AbortCause> {
-        self.await_notice(installation, ledger, None, |notice| matches!(notice, Notice::Empty).then_some(()))
+        self.await_notice(installation, ledger, None, |notice| matches!(notice, Notice::Empty { .. }).then_some(()))
     }
 
     /// Ends what the command left behind and waits until nothing of the sandbox is left. Returns how the command ended
@@ -319,7 +319,7 @@ impl Watchman {
                 None
             }
             // One that was under way before the order may come first; nothing is left either way.
-            Notice::Empty => Some(()),
+            Notice::Empty { .. } => Some(()),
             _ => None,
         })?;
         Ok(how)

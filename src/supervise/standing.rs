@@ -36,19 +36,20 @@ pub fn check_mounts(
     match look(view)? {
         Seen::AsBefore => Ok(()),
         Seen::Cover(paths) => send(installation, &Order::Cover(paths)),
-        Seen::Restored(paths) => {
-            for path in paths {
-                let path = escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT);
-                let cause =
-                    format!("{path} was replaced from outside; for a moment, until it was covered again, it was open");
-                let gap = Gap { axis: Some(Axis::Filesystem), source: "mounts".into(), lost: 0, cause };
-                ledger.append(Body::Gap(gap)).map_err(EvidenceError::from)?;
-            }
-            Ok(())
-        }
+        Seen::Restored(paths) => paths.into_iter().try_for_each(|path| {
+            let path = escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT);
+            was_open(ledger, format!("{path} was replaced from outside, and was open until it was covered again"))
+        }),
         Seen::Altered(difference) => {
             installation.strike();
+            was_open(ledger, difference.clone())?;
             Err(AbortCause::ViewAltered(difference))
         }
     }
+}
+
+/// For a moment, what the mounts were to keep was not kept, and what the command did then was neither refused nor recorded.
+fn was_open(ledger: &mut Ledger, cause: String) -> Result<(), AbortCause> {
+    let gap = Gap { axis: Some(Axis::Filesystem), source: "mounts".into(), lost: 0, cause };
+    Ok(ledger.append(Body::Gap(gap)).map(drop).map_err(EvidenceError::from)?)
 }

@@ -41,7 +41,7 @@ pub fn give_table(to: Channel) -> Result<(), MountWatchError> {
 }
 
 /// File systems that add and drop mounts of their own, below one of theirs and with its options, as paths are walked.
-const WITH_SUBMOUNTS: [&str; 5] = ["nfs", "nfs4", "cifs", "smb3", "afs"];
+const WITH_SUBMOUNTS: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "afs", "virtiofs"];
 
 /// The table, and what it has shown.
 #[derive(Debug)]
@@ -177,7 +177,9 @@ impl MountWatch {
             return Ok(looked);
         }
         // Of what has been replaced once more meanwhile, nothing is mounted again.
-        let whole = answer.and_then(|()| mounts::compare(&self.plan, &self.known).map_err(|fault| fault.to_string()));
+        let reachable = mountinfo::reachable(&self.known);
+        let whole =
+            answer.and_then(|()| mounts::compare_guards(&self.plan, &reachable).map_err(|fault| fault.to_string()));
         match whole {
             Ok(()) => {
                 let restored = std::mem::take(&mut uncovered.paths).into_iter().collect();

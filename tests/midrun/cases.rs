@@ -14,8 +14,6 @@ pub enum Event {
 /// What an event leaves of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// `verify` finds it whole.
-    Whole,
     /// `verify` finds it incomplete.
     Incomplete,
     /// It depends on what was under way.
@@ -46,23 +44,27 @@ pub const WALL: [Case; 3] = [
 ];
 
 pub const MOUNTS: [Case; 6] = [
-    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /opt"), "something was mounted at /opt", Left::Whole),
-    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x TREE"), "something was mounted at /opt/tree", Left::Whole),
+    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /opt"), "something was mounted at /opt", Left::Incomplete),
+    (
+        Event::Script("nsenter -t STAGE -m mount -t tmpfs x TREE"),
+        "something was mounted at /opt/tree",
+        Left::Incomplete,
+    ),
     (
         Event::Script("nsenter -t STAGE -m mount --bind /workspace /usr/share"),
         "something was mounted at /usr/share",
-        Left::Whole,
+        Left::Incomplete,
     ),
-    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /tmp"), "something was mounted at /tmp", Left::Whole),
+    (Event::Script("nsenter -t STAGE -m mount -t tmpfs x /tmp"), "something was mounted at /tmp", Left::Incomplete),
     (
         Event::Script("nsenter -t STAGE -m mount -o remount,bind,rw /opt"),
         "a mount was made writable at /opt",
-        Left::Whole,
+        Left::Incomplete,
     ),
     (
         Event::Script("nsenter -t STAGE -m umount -l /opt"),
         "nothing of the run's is mounted any more at /opt",
-        Left::Whole,
+        Left::Incomplete,
     ),
 ];
 

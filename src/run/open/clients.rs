@@ -4,17 +4,19 @@ use super::super::inherited;
 use super::super::session::Session;
 use crate::channel::{Channel, ChannelError};
 use crate::document;
-use crate::error::{Error, OURS};
+use crate::error::{Error, OURS, call};
 use crate::install::Invocation;
 use crate::ledger::escape;
 use crate::plan::Plan;
 use crate::policy::ParentProxy;
+use crate::proxy::descriptors;
 use crate::session::place::Claimed;
 use crate::session::wire::{self, Answer, Ask};
 use crate::stage::{Notice, Order};
 use crate::supervise::terminal::Placement;
 use crate::supervise::{AbortCause, ENDING_ALL};
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{fchown, geteuid, getpid, isatty};
 use std::ffi::OsStr;
@@ -32,6 +34,9 @@ struct Command {
     client: Option<Channel>,
 }
 
+/// Descriptors for all but clients: the channels, the record, /proc, and what comes with a question.
+const OTHERWISE: usize = 64;
+
 /// What a session's supervisor knows beside the run.
 pub(super) struct Clients<'a> {
     run: &'a str,
@@ -41,6 +46,8 @@ pub(super) struct Clients<'a> {
     /// Clients that have not asked yet.
     fresh: Vec<Channel>,
     commands: Vec<Command>,
+    /// How many clients there are descriptors for.
+    room: usize,
     /// The number of the last command.
     last: u64,
     started: u64,
@@ -51,8 +58,19 @@ pub(super) struct Clients<'a> {
 }
 
 impl<'a> Clients<'a> {
-    pub(super) fn new(run: &'a str, claimed: &'a Claimed, plan: &'a Plan, invocation: &'a Invocation) -> Clients<'a> {
-        Clients {
+    /// None yet. This process's soft limit on descriptors is raised to the hard one: the stage has been forked, and commands
+    /// keep that of `up`'s caller.
+    pub(super) fn new(
+        run: &'a str,
+        claimed: &'a Claimed,
+        plan: &'a Plan,
+        invocation: &'a Invocation,
+    ) -> Result<Clients<'a>, Error> {
+        descriptors::raise(0).map_err(call("setrlimit"))?;
+        let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).map_err(call("getrlimit"))?;
+        let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(OTHERWISE).max(1);
+        Ok(Clients {
+            room,
             run,
             claimed,
             plan,
@@ -63,7 +81,7 @@ impl<'a> Clients<'a> {
             started: 0,
             waiting: Vec::new(),
             ending: None,
-        }
+        })
     }
 
     /// Those who have asked for the end.
@@ -74,11 +92,22 @@ impl<'a> Clients<'a> {
     /// Lives with the session until nothing of it is left after somebody has asked for the end.
     pub(super) fn serve(&mut self, session: &mut Session) -> Result<(), Error> {
         loop {
-            let listener: [BorrowedFd<'_>; 1] = [self.claimed.as_fd()];
+            // The rest wait in the listener's queue until there is room for them.
+            let listener = Some(self.claimed.as_fd()).filter(|_| self.held() < self.room);
+            let listens = listener.is_some();
             let fresh = self.fresh.iter().map(AsFd::as_fd);
             let owners = self.commands.iter().filter_map(|command| command.client.as_ref()).map(AsFd::as_fd);
             let awaited: Vec<BorrowedFd<'_>> = listener.into_iter().chain(fresh).chain(owners).collect();
             let stepped = session.step(self.ending, &awaited)?;
+            // Before the stage is heard: after that, other clients may be waited for than those whose flags these are.
+            if !stepped.others.is_empty() {
+                let (new, rest) = stepped.others.split_at(usize::from(listens));
+                self.hear_clients(rest, session)?;
+                if new == [true] {
+                    let stage = session.installation.stage.as_ref().ok_or(AbortCause::Stage(ChannelError::Closed))?.pid;
+                    self.fresh.extend(self.claimed.accept(stage)?.map(Channel::over));
+                }
+            }
             if let Some(notice) = stepped.notice
                 && self.hear_stage(notice, session)?
             {
@@ -90,13 +119,13 @@ impl<'a> Clients<'a> {
             if self.ending.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(AbortCause::StageSilent(ENDING_ALL).into());
             }
-            let Some((new, rest)) = stepped.others.split_first() else { continue };
-            self.hear_clients(rest, session)?;
-            if *new {
-                let stage = session.installation.stage.as_ref().ok_or(AbortCause::Stage(ChannelError::Closed))?.pid;
-                self.fresh.extend(self.claimed.accept(stage)?.map(Channel::over));
-            }
         }
+    }
+
+    /// Clients that hold a descriptor.
+    fn held(&self) -> usize {
+        let of_commands = self.commands.iter().filter(|command| command.client.is_some()).count();
+        of_commands + self.fresh.len() + self.waiting.len()
     }
 
     /// Takes in what the stage says. Returns whether nothing is left after the end was asked for.
@@ -122,7 +151,8 @@ impl<'a> Clients<'a> {
             }
             Notice::Ended { id, how, .. } => self.answer_last(id, &Answer::Ended(how.status())),
             Notice::Failed(cause) => return Err(AbortCause::StageFailed(cause).into()),
-            Notice::Empty => return Ok(self.ending.is_some()),
+            // One that comes by itself may have been under way before the last order.
+            Notice::Empty { at_the_end } => return Ok(at_the_end),
             Notice::Ready { .. } | Notice::Probed(_) | Notice::Opened | Notice::Covered(_) => {}
         }
         Ok(false)
@@ -145,10 +175,12 @@ impl<'a> Clients<'a> {
             if owners.next() != Some(&true) {
                 continue;
             }
-            match command.client.as_ref().map(Channel::receive::<Ask>) {
-                Some(Ok(Ask::Signal { number, group })) if (1..=libc::SIGRTMAX()).contains(&number) => {
+            // Whoever waits for one client lets all others, and the watch, wait.
+            match command.client.as_ref().map(Channel::receive_now::<Ask>) {
+                Some(Ok(Some(Ask::Signal { number, group }))) if (1..=libc::SIGRTMAX()).contains(&number) => {
                     session.order(&Order::Signal { id: command.id, number, group })?;
                 }
+                Some(Ok(None)) => {}
                 _ => hang_up(command, session)?,
             }
         }
@@ -163,17 +195,20 @@ impl<'a> Clients<'a> {
     }
 
     fn hear_fresh(&mut self, client: Channel, session: &mut Session) -> Result<(), Error> {
-        match client.receive_with() {
-            Ok((Ask::Exec { terminal }, descriptors)) => match self.launch(terminal, descriptors, session)? {
+        match client.receive_with_now() {
+            Ok(None) => self.fresh.push(client),
+            Ok(Some((Ask::Exec { terminal }, descriptors))) => match self.launch(terminal, descriptors, session)? {
                 Ok((id, argv)) => self.commands.push(Command { id, pid: None, argv, client: Some(client) }),
                 Err(message) => {
                     tell(&client, &Answer::Failed { status: OURS, message });
                 }
             },
-            Ok((Ask::Status, _)) => {
-                tell(&client, &Answer::Status(Box::new(self.status(session))));
+            Ok(Some((Ask::Status, _))) => {
+                let status = document::write(&self.status(session)).map_err(call("memfd_create"))?;
+                // One that does not take it has gone.
+                let _taken = client.offer_with(&Answer::Status, &[status.as_fd()]);
             }
-            Ok((Ask::Down, _)) => {
+            Ok(Some((Ask::Down, _))) => {
                 self.waiting.push(client);
                 if self.ending.is_none() {
                     self.ending = Some(Instant::now() + ENDING_ALL);
@@ -181,7 +216,7 @@ impl<'a> Clients<'a> {
                 }
             }
             // A signal without a command, or nothing that could be read.
-            Ok((Ask::Signal { .. }, _)) | Err(_) => {}
+            Ok(Some((Ask::Signal { .. }, _))) | Err(_) => {}
         }
         Ok(())
     }
@@ -233,15 +268,12 @@ impl<'a> Clients<'a> {
                 Err(errno) => return Err(format!("fchown of the terminal: {errno}")),
             }
         }
-        let added = asked.environment.iter();
-        let ours =
-            self.invocation.environment.iter().filter(|(name, _)| !added.clone().any(|(other, _)| other == name));
         let parent = self.plan.proxy.as_ref().and_then(|proxy| proxy.upstream.as_ref());
         let credentials = parent.and_then(ParentProxy::credentials);
         let is_secret = |value: &OsStr| credentials.is_some_and(|held| held.stand_in(value.as_bytes()));
-        let whole = ours.chain(asked.environment.iter()).filter(|(_, value)| !is_secret(value));
-        let environment = whole.cloned().collect();
-        Ok((Invocation { environment, ..asked }, stdio))
+        let mut added = asked.added;
+        added.retain(|(_, value)| !is_secret(value));
+        Ok((Invocation { environment: self.invocation.environment.clone(), added, ..asked }, stdio))
     }
 
     fn status(&self, session: &Session) -> wire::Status {
@@ -279,7 +311,7 @@ pub(super) fn tell_of_end(waiting: Vec<Channel>, complete: Option<bool>) {
 
 /// Whether a client took an answer. Nobody waits for one that does not read.
 fn tell(client: &Channel, answer: &Answer) -> bool {
-    client.offer(answer).is_ok()
+    matches!(client.offer(answer), Ok(true))
 }
 
 /// The command's client has gone: what a terminal does then to those who had it.
