@@ -169,10 +169,10 @@ fn keys_and_jobs_work_without_a_terminal_of_the_commands() {
     console.see("ready");
     console.type_in("\x1a");
     console.see_stopped();
-    console.type_in("fg\n");
+    console.type_in("fg; echo status=$?.\n");
     console.see("cont\r\n");
     console.type_in("\x03");
-    console.see("int\r\n");
+    console.see("int\r\nstatus=4.");
     // In the background what is typed is the shell's, and in the foreground it is the command's again.
     console.type_in(&format!("{exec} bash -c 'echo read''y; while read -r x; do echo got $x; done' &\n"));
     console.see("ready");

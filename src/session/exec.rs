@@ -1,4 +1,4 @@
-//! `ringfence exec`: a command in a session, with this program's stdio, signals and status.
+//! `ringfence exec`: a command in a session, with this program's stdio, signals and status. A terminal stays the caller's.
 
 use super::apart::from_terminals;
 use super::client::{connect, gone, unexpected, unheard};
