@@ -9,7 +9,7 @@ use crate::install::account::Databases;
 use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
-use crate::policy::{Policy, Posture, show};
+use crate::policy::{Leftovers, Policy, Posture, show};
 use crate::probe::render::{self, Form};
 use crate::probe::spec::Spec;
 use crate::probe::suite_file::SuiteError;
@@ -102,7 +102,11 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
     let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
     let planned = plan::plan(policy, &facts, &[], args.run.demanded())
-        .and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
+        .and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan))
+        .map(|mut plan| {
+            plan.notes.extend(terminal_note(&plan.policy, facts.is_init));
+            plan
+        });
     let (text, status) = match planned {
         Ok(plan) if args.json => (describe::json(&plan, &facts), 0),
         Ok(plan) => (describe::text(&plan, &facts), 0),
@@ -112,6 +116,21 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     };
     out.write_all(text.as_bytes()).map_err(call("write"))?;
     Ok(status)
+}
+
+/// What a run with this stdio would leave in others' hands. `is_init` is whether this process is PID 1.
+fn terminal_note(policy: &Policy, is_init: bool) -> Option<String> {
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let terminal = input.is_terminal() || output.is_terminal() || error.is_terminal();
+    let kept = match policy.leftovers {
+        Some(leftovers) => leftovers == Leftovers::Keep,
+        None => !is_init,
+    };
+    (terminal && kept && policy.privilege.posture != Posture::Open).then(|| {
+        "stdio is a terminal, and what the command leaves behind keeps it and can read what is typed there afterwards: \
+         --leftovers kill, or a session, whose `exec` passes no terminal on"
+            .into()
+    })
 }
 
 fn suite(flags: &SuiteFlags, out: &mut impl Write) -> Result<i32, Error> {

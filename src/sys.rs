@@ -16,7 +16,7 @@ pub use mount::{
     ATTR_IDMAP, ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MountAttr, clone_tree, mount_setattr, move_mount, new_tmpfs,
 };
 
-pub use terminal::{WindowSize, set_window_size, take_terminal, window_size};
+pub use terminal::{WindowSize, readable_now, set_window_size, take_terminal, window_size};
 
 use nix::errno::Errno;
 use nix::libc;

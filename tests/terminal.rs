@@ -241,3 +241,30 @@ fn nothing_can_be_pushed_into_the_terminal() {
     assert!(!console.see("settled").contains("pushed"));
     console.end();
 }
+
+#[test]
+fn what_is_left_behind_keeps_it_and_a_plan_says_so() {
+    let fence = Fence::new();
+    let mut console = Console::shell(&fence);
+    // The limit is there: from a process session of its own it reads, without the terminal's job control.
+    let left = "exec 9<&0; setsid bash -c \"read -r line <&9; echo \\\"took \\$line\\\" >/tmp/took\" & sleep 0.3";
+    let said =
+        |leftovers: &str| format!("{RINGFENCE} plan --policy nist-high {leftovers} | grep -c 'note: stdio is a term'");
+    for (leftovers, notes, took) in [("--leftovers keep", 1, true), ("", 1, true), ("--leftovers kill", 0, false)] {
+        console.type_in(&format!("rm -f /tmp/took; {}; echo plan''ned\n", said(leftovers)));
+        assert_eq!(console.see("planned").trim(), notes.to_string(), "{leftovers}");
+        console.type_in(&format!(
+            "{RINGFENCE} run --policy nist-high {leftovers} -- bash -c '{left}'; echo ra''n; sleep 1; echo ov''er\n"
+        ));
+        console.see("ran");
+        console.type_in("typed\n");
+        console.see("over");
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(fence.as_root("cat /tmp/took").out == "took typed\n", took, "{leftovers}");
+    }
+    // Without a terminal there is none to be kept.
+    let elsewhere = said("--leftovers keep").replace(" plan ", " plan </dev/null 2>/dev/null ");
+    console.type_in(&format!("{elsewhere}; echo plan''ned\n"));
+    assert!(console.see("planned").trim().ends_with('0'));
+    console.end();
+}

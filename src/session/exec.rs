@@ -1,7 +1,9 @@
-//! `ringfence exec`: a command in a session, with this program's stdio, signals and status.
+//! `ringfence exec`: a command in a session, with this program's stdio, signals and status. A terminal stays the caller's.
 
+use super::apart::from_terminals;
 use super::client::{connect, gone, unexpected, unheard};
 use super::pty::Pty;
+use super::relay::Relay;
 use super::wire::{Answer, Ask};
 use super::{Name, SessionError, call};
 use crate::channel::{Channel, ChannelError};
@@ -10,12 +12,10 @@ use crate::confine::exec::{ExecFailure, SignalState};
 use crate::document;
 use crate::error::Error;
 use crate::install::Invocation;
-use crate::supervise::forwarded;
 use crate::supervise::terminal::{Terminal, is_orphaned};
+use crate::supervise::{asks_to_end, forwarded};
 use crate::sys;
-use nix::errno::Errno;
 use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::getpid;
@@ -38,18 +38,23 @@ pub fn exec(args: &ExecArgs, signals: SignalState) -> Result<i32, Error> {
         let [input, output, error] = stdio;
         channel.send_with(&ask, &[document.as_fd(), input, output, error]).map_err(|e| unheard(&args.name.name, e))
     };
+    let mut relay = Relay::default();
     let pty = if args.terminal {
-        let (pty, theirs) = Pty::open().map_err(call("openpty"))?;
+        let (pty, theirs) = Pty::open(&mut relay).map_err(call("openpty"))?;
         send([theirs.as_fd(), theirs.as_fd(), theirs.as_fd()])?;
         Some(pty)
     } else {
         let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-        send([input.as_fd(), output.as_fd(), error.as_fd()])?;
+        let [typed, shown, told] = from_terminals(&mut relay).map_err(call("join the terminal"))?;
+        let input = typed.as_ref().map_or(input.as_fd(), AsFd::as_fd);
+        let output = shown.as_ref().map_or(output.as_fd(), AsFd::as_fd);
+        let error = told.as_ref().map_or(error.as_fd(), AsFd::as_fd);
+        send([input, output, error])?;
         None
     };
     let signals = SignalFd::with_flags(&forwarded(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
     let signals = signals.map_err(call("signalfd"))?;
-    Attached { name: &args.name.name, channel, signals, pty, heard: false }.attend()
+    Attached { name: &args.name.name, channel, signals, relay, pty, heard: false }.attend()
 }
 
 fn invocation(args: &ExecArgs, signals: SignalState) -> Result<Invocation, SessionError> {
@@ -78,6 +83,7 @@ struct Attached<'a> {
     name: &'a Name,
     channel: Channel,
     signals: SignalFd,
+    relay: Relay,
     pty: Option<Pty>,
     /// Whether the supervisor has said anything.
     heard: bool,
@@ -86,42 +92,34 @@ struct Attached<'a> {
 impl Attached<'_> {
     fn attend(mut self) -> Result<i32, Error> {
         loop {
-            let stdin = std::io::stdin();
-            let mut fds = vec![
-                PollFd::new(self.channel.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-            ];
-            // What is polled for nothing may still say that it is hung up, over and over.
-            let [input, output] = self.pty.as_ref().map_or([PollFlags::empty(); 2], Pty::awaited);
-            let mut at = |fd, flags: PollFlags| {
-                fds.push(PollFd::new(fd, flags));
-                fds.len() - 1
-            };
-            let input = (!input.is_empty()).then(|| at(stdin.as_fd(), input));
-            let output = self.pty.as_ref().filter(|_| !output.is_empty()).map(|pty| at(pty.as_fd(), output));
-            match poll(&mut fds, PollTimeout::NONE) {
-                Ok(_) => {}
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(call("poll")(errno).into()),
-            }
-            let ready = |index: usize| fds[index].any() == Some(true);
-            let (said, signalled) = (ready(0), ready(1));
-            let (typed, written) = (input.is_some_and(ready), output.is_some_and(ready));
-            if signalled {
+            let ready = self.relay.step(&[self.channel.as_fd(), self.signals.as_fd()]).map_err(call("pass on"))?;
+            if ready[1] {
                 self.forward()?;
             }
-            if let Some(pty) = &mut self.pty {
-                if typed {
-                    pty.take_input().map_err(call("read"))?;
-                }
-                if typed || written {
-                    pty.pass_on().map_err(call("write to the pseudo-terminal"))?;
-                }
-            }
-            if said && let Some(status) = self.hear()? {
-                return Ok(status);
+            if ready[0]
+                && let Some(outcome) = self.hear().transpose()
+            {
+                let shown = self.show_last();
+                return outcome.and_then(|status| Ok(shown.map(|()| status)?));
             }
         }
+    }
+
+    /// The command has ended: shows what it has written, unless somebody asks this program to end meanwhile.
+    fn show_last(&mut self) -> Result<(), SessionError> {
+        self.relay.end().map_err(call("ioctl FIONREAD"))?;
+        let ending = asks_to_end();
+        while !self.relay.is_done() {
+            let ready = self.relay.step(&[self.signals.as_fd()]).map_err(call("pass on"))?;
+            while ready[0]
+                && let Some(info) = self.signals.read_signal().map_err(call("read"))?
+            {
+                if Signal::try_from(info.ssi_signo as i32).is_ok_and(|signal| ending.contains(signal)) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes in what the supervisor says. Returns the status when the command has ended.
@@ -134,6 +132,7 @@ impl Attached<'_> {
         match answer {
             Answer::Started => {
                 self.pty.as_mut().map_or(Ok(()), Pty::begin).map_err(call("tcsetattr"))?;
+                self.relay.begin();
                 Ok(None)
             }
             Answer::Stopped => {
@@ -143,10 +142,7 @@ impl Attached<'_> {
                 }
                 Ok(None)
             }
-            Answer::Ended(status) => {
-                self.pty.take().map_or(Ok(()), Pty::finish).map_err(call("read from the pseudo-terminal"))?;
-                Ok(Some(status))
-            }
+            Answer::Ended(status) => Ok(Some(status)),
             Answer::Failed { status, message } => Err(Error::Exec(ExecFailure { status, message })),
             other => Err(unexpected(other).into()),
         }

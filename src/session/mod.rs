@@ -3,11 +3,13 @@
 //! The supervisor listens on a socket that only its own user reaches ([`place`]); `exec`, `status` and `down` are its
 //! clients ([`client`]), and what they say to each other is [`wire`]. The supervisor's side is the run's ([`crate::run`]).
 
+mod apart;
 pub mod client;
 mod exec;
 mod name;
 pub mod place;
 mod pty;
+mod relay;
 pub mod wire;
 
 pub use name::Name;

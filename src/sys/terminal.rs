@@ -1,4 +1,4 @@
-//! Terminals (ioctl_tty(2)).
+//! Terminals (ioctl_tty(2)), and the pipes in their place.
 
 use super::Result;
 use nix::errno::Errno;
@@ -26,6 +26,14 @@ pub fn window_size(terminal: BorrowedFd<'_>) -> Result<WindowSize> {
     // SAFETY: the kernel writes one structure, which outlives the call.
     Errno::result(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) })?;
     Ok(WindowSize { rows: size.ws_row, columns: size.ws_col })
+}
+
+/// FIONREAD: how many bytes of a pipe can be read now (pipe(7)).
+pub fn readable_now(pipe: BorrowedFd<'_>) -> Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, which outlives the call.
+    Errno::result(unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &mut count) })?;
+    usize::try_from(count).map_err(|_| Errno::EOVERFLOW)
 }
 
 /// TIOCSWINSZ: what has the terminal's foreground is told by SIGWINCH.
