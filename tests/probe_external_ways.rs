@@ -232,7 +232,11 @@ fn what_hangs_is_ended_with_all_that_it_has_started() {
     let before = survey(&fence);
     // Every probe has a child of its own, which waits five seconds for the proxy.
     let flags = format!("{NETWORK} --only network.direct.proxy-refusal --timeout 1");
-    let said = fence.as_root(&format!("http_proxy=127.0.0.1:3128 {RINGFENCE} probe --external {flags}"));
+    // What is left would hold the output open, and be waited for.
+    let said = fence.as_root(&format!(
+        "http_proxy=127.0.0.1:3128 {RINGFENCE} probe --external {flags} >/tmp/out 2>/tmp/err
+         status=$?; cat /tmp/out; cat /tmp/err >&2; rm /tmp/out /tmp/err; exit $status"
+    ));
     assert_eq!((said.code, said.out.as_str()), (Some(125), ""), "{said}");
     assert!(said.err.contains("network.direct.proxy-refusal was under way when the 1s of --timeout"), "{said}");
     assert_left_nothing(&fence, &before, "a probe that hangs");
