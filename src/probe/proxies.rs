@@ -50,10 +50,13 @@ fn named(value: &str, hosts: &BTreeMap<String, Vec<IpAddr>>) -> Result<Named, St
     // Without a scheme it is one of HTTP to every client that takes it at all.
     let (scheme, rest) = value.split_once("://").unwrap_or(("http", value));
     let scheme = scheme.to_ascii_lowercase();
-    if !["http", "socks", "socks4", "socks4a", "socks5", "socks5h"].contains(&scheme.as_str()) {
+    if !["http", "socks5", "socks5h"].contains(&scheme.as_str()) {
         return Err(format!("{scheme} is no scheme that a probe asks; it asks http and socks5"));
     }
     let parent: ParentProxy = format!("http://{rest}").parse().map_err(|fault| format!("{fault}"))?;
+    if scheme != "http" && parent.credentials().is_some() {
+        return Err("credentials are not shown to a proxy of SOCKS".into());
+    }
     let authority = parent.authority();
     let ip = match &authority.host {
         Host::Name(name) if name.as_str() == "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
@@ -234,6 +237,11 @@ mod tests {
         assert!(found.not_asked[0].starts_with("https_proxy: https is no scheme"), "{found:?}");
         assert!(found.not_asked[1].contains("unknown is not in /etc/hosts"), "{found:?}");
         assert!(!found.not_asked.concat().contains("secret"), "{found:?}");
+        for one in ["socks4://127.0.0.1:1", "socks5://a:secret@127.0.0.1:1", "http://127.0.0.1", "http://"] {
+            let found = of(&[("ALL_PROXY", one)]);
+            assert!(found.named.is_empty() && found.not_asked.len() == 1, "{one}: {found:?}");
+            assert!(!found.not_asked[0].contains("secret"), "{found:?}");
+        }
     }
 
     #[test]
