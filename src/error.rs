@@ -121,6 +121,14 @@ pub enum Error {
         /// Why the probe is there.
         why: String,
     },
+    /// `ringfence probe` has no time left.
+    #[error("probe: the {timeout} s of --timeout were over {after}; accepted: --timeout with more seconds")]
+    ProbesLate {
+        /// What `--timeout` says.
+        timeout: u64,
+        /// When that was.
+        after: &'static str,
+    },
     /// The command could not be started.
     #[error(transparent)]
     Exec(#[from] ExecFailure),

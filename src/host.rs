@@ -6,7 +6,7 @@ mod landlock;
 mod namespaces;
 mod paths;
 pub mod session;
-mod sockets;
+pub mod sockets;
 mod stopped;
 pub mod survey;
 mod trial;

@@ -255,16 +255,38 @@ fn what_hangs_is_ended_in_time_and_leaves_nothing() {
     let ended = probe(&fence, &["--probes", "/srv/suite", "--timeout", "2"]);
     let took = begun.elapsed().as_secs();
     assert_eq!((ended.said.code, ended.said.out.as_str()), (Some(125), ""), "{ended}");
-    assert!(ended.said.err.contains("no answer within"), "{ended}");
+    let told =
+        "the 2 s of --timeout were over before the probes came to their end; accepted: --timeout with more seconds";
+    assert!(ended.said.err.contains(told) && ended.said.err.lines().count() == 1, "{ended}");
     assert!((1..20).contains(&took), "{took} s: {ended}");
     assert!(!ended.seal().started, "{ended}");
     assert_left_nothing(&fence, &before, "a hanging probe");
 }
 
 #[test]
-fn what_someone_leaves_meanwhile_is_named() {
+fn a_set_up_that_takes_all_of_the_time_is_told_as_that() {
     let fence = Fence::new();
-    as_root(&fence, "mkdir /srv/suite && mkdir -p /mnt/left");
+    let mut command = fence.ringfence(&["probe", "--timeout", "1", "--ledger", LEDGER]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = fence.start(command);
+    // Once it has a process of its own it is at the set-up.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    while std::fs::read_to_string(&children).is_ok_and(|list| list.trim().is_empty()) {}
+    let held_up = |signal: &str| Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
+    assert!(held_up("-STOP").success());
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert!(held_up("-CONT").success());
+    let ended = fence.ended(Said::from(child.wait_with_output().expect("its end")), LEDGER.into());
+    assert_eq!((ended.said.code, ended.said.out.as_str()), (Some(125), ""), "{ended}");
+    let told = "ringfence: probe: the 1 s of --timeout were over ";
+    assert!(ended.said.err.starts_with(told) && ended.said.err.lines().count() == 1, "{ended}");
+    assert!(ended.said.err.contains("accepted: --timeout with more seconds"), "{ended}");
+}
+
+/// What a run sees of what is done while its probes are under way.
+fn meanwhile(script: &str, undo: &str) -> Ended {
+    let fence = Fence::new();
+    as_root(&fence, "mkdir /srv/suite && mkdir -p /mnt/left /workspace");
     let slow = SUITE[SUITE.rfind("[[probe]]").expect("the second")..].replace("\\r\\n\\r\\n", "\\r\\n");
     fence.world.write("/srv/suite/own.toml", slow, 0o644);
     let mut command = fence.ringfence(&["probe", "--probes", "/srv/suite", "--ledger", LEDGER, "--format", "json"]);
@@ -274,13 +296,36 @@ fn what_someone_leaves_meanwhile_is_named() {
     while fence.world.read(LEDGER).is_none_or(|text| text.is_empty()) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    as_root(&fence, "mount -t tmpfs left /mnt/left; touch /workspace/.left");
+    as_root(&fence, script);
     let ended = fence.ended(Said::from(child.wait_with_output().expect("its end")), LEDGER.into());
+    as_root(&fence, undo);
+    ended
+}
+
+#[test]
+fn what_would_be_of_a_run_s_doing_is_named() {
+    let (script, undo) = (
+        "mount --bind /workspace /workspace; touch /workspace/.preflight-99999999",
+        "rm /workspace/.preflight-99999999; umount /workspace",
+    );
+    let ended = meanwhile(script, undo);
     let rows = rows(&ended);
-    let failed = with(&rows, "failed");
-    assert!(failed.contains(&"trace.mounts") && failed.contains(&"trace.files"), "{ended}");
-    assert!(rows.iter().any(|row| row.0 == "trace.mounts" && row.2.contains("/mnt/left")), "{ended}");
+    let seen = |id: &str| rows.iter().find(|row| row.0 == id).map(|row| (row.1.as_str(), row.2.as_str()));
+    let (mounts, files) = (seen("trace.mounts").expect("a row"), seen("trace.files").expect("a row"));
+    assert!(mounts.0 == "failed" && mounts.1.starts_with("new: ") && mounts.1.ends_with(" at /workspace"), "{ended}");
+    assert!(files.0 == "failed" && files.1.starts_with("new: /workspace/.preflight-99999999 mode "), "{ended}");
     assert_eq!(ended.said.code, Some(1), "{ended}");
+}
+
+#[test]
+fn what_others_mount_and_make_meanwhile_is_no_fault_of_a_run() {
+    let script = "mount -t tmpfs left /mnt/left; mkdir /mnt/left/merged; mount --bind /srv /mnt/left/merged; \
+                  touch /workspace/.left /tmp/.left /root/.left /dev/shm/.left";
+    let undo = "umount /mnt/left/merged /mnt/left; rm /workspace/.left /tmp/.left /root/.left /dev/shm/.left";
+    let ended = meanwhile(script, undo);
+    let rows = rows(&ended);
+    let passed = with(&rows, "passed");
+    assert!(passed.contains(&"trace.mounts") && passed.contains(&"trace.files"), "{ended}");
 }
 
 #[test]

@@ -79,6 +79,21 @@ fn what_a_hardened_shell_holds_and_misses_is_named() {
     // What takes a run of ours is told apart from what holds.
     assert!(with(&seen, "skipped").contains(&"network.direct.firewall-log"), "{said}");
     assert_left_nothing(&fence, &before, "a judgement");
+    // The table says which restriction is missing, by its name.
+    let table = fence.as_root(&format!("unshare --mount --propagation private harden {RINGFENCE} probe --external"));
+    println!("{}", table.out);
+    let standing = |name: &str| {
+        let line = table.out.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name}: {table}")).trim_start().to_owned()
+    };
+    for missing in ["egress by allowlist", "no direct egress", "no other socket families", "no namespaces and mounts"] {
+        assert!(standing(missing).starts_with("MISSING  "), "{missing}: {table}");
+    }
+    for held in ["unprivileged account", "read-only trees", "set-id execution void"] {
+        assert!(standing(held).starts_with("held  "), "{held}: {table}");
+    }
+    assert!(standing("record and own files masked").starts_with("nothing here  "), "{table}");
+    assert_eq!(table.code, Some(1), "{table}");
 
     let leaky = outcomes(&judged("bash -c \"exec 9</; exec \\\"\\$@\\\"\" sh"));
     assert_eq!(leaky["privilege.adversarial.descriptors"], ("failed".into(), "descriptor 9".into()));
@@ -95,6 +110,11 @@ fn what_ringfence_itself_has_built_holds() {
         let failed: Vec<_> = seen.iter().filter(|(_, (is, _))| is == "failed").collect();
         assert!(ended.said.code == Some(0) && failed.is_empty(), "{policy}: {failed:#?}");
         assert!(with(&seen, "passed").len() > 40, "{policy}: {}", ended.said);
+        // By its variables and by its port the proxy is found as any other is.
+        for asked in ["network.direct.proxy-refusal", "network.adversarial.proxy-literal"] {
+            assert_eq!(seen[asked], ("passed".into(), "403".into()), "{policy}: {asked}");
+        }
+        assert_eq!(seen["network.adversarial.proxies-in-reach"].1, "refused", "{policy}");
     }
 }
 

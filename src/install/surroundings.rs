@@ -89,6 +89,8 @@ pub(super) fn surroundings(
             .unwrap_or_default(),
         proxy: proxy.map(|p| p.1),
         names_resolved: plan.proxy.as_ref().is_some_and(|p| p.upstream.is_none()),
+        named_proxies: Vec::new(),
+        external: false,
         proxy_process: proxy.map(|p| p.0.as_raw()),
         loopback_open: plan.wall.as_ref().is_some_and(|w| w.loopback == firewall::Loopback::All),
         control_plane_ports: plan.wall.as_ref().map(|w| w.control_plane_ports.clone()).unwrap_or_default(),

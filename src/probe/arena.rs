@@ -139,7 +139,7 @@ const NET_RAW: u32 = 13;
 /// Puts the programs into a new directory within `place`, unless programs there are not executed or none can be made.
 fn programs_in(place: &Path, outside_name: &str) -> Result<Option<Programs>, String> {
     let name = outside_name.rsplit('/').next().unwrap_or(outside_name);
-    let directory = place.join(format!(".preflight-{name}"));
+    let directory = place.join(format!("{}{name}", super::filesystem::SCRATCH));
     match mkdir(&directory, Mode::from_bits_truncate(0o755)) {
         Ok(()) => {}
         // It is full, read-only in the image, or another's: another probe tells whether it can be written.

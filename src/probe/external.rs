@@ -2,29 +2,26 @@
 //! this process, which is confined as this process is.
 
 use super::Surroundings;
+use super::apart::{self, REPORT};
 use super::operation::Operation;
 use super::outcome::{Outcome, Report, Row};
+use super::proxies;
 use super::selection::Selection;
-use super::spec::Spec;
-use crate::ledger::record::Probe;
+use super::spec::{Class, Spec};
+use super::standing::{self, Shown, Standing};
+use crate::host::sockets;
+use crate::install::account::{AccountError, Databases};
 use crate::plan::means::Means;
 use crate::plan::rung::wanted;
-use crate::policy::{Loopback, Policy, Trees};
+use crate::policy::{Loopback, Policy, Posture, Trees};
+use crate::sys;
 use crate::sys::capability::SYS_ADMIN;
-use crate::sys::{self, Fork};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
-use nix::unistd::{getgid, getpid, getuid, pipe2};
+use nix::unistd::{getgid, getpid, getuid};
 use std::ffi::{CString, OsString};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The suite could not be tried to its end. Each message is one line.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +34,11 @@ pub enum ExternalError {
         /// Its errno.
         errno: Errno,
     },
+    /// The accounts cannot be read, and so whose homes there are.
+    #[error("probe --external: {0}")]
+    Accounts(#[from] AccountError),
     /// It took too long.
-    #[error("probe --external: {id} was under way when {patience:?} were over")]
+    #[error("probe --external: {id} was under way when the {patience:?} of --timeout were over")]
     Late {
         /// The probe.
         id: String,
@@ -51,41 +51,66 @@ pub enum ExternalError {
         /// The probe.
         id: String,
     },
+    /// Something that a probe has started goes on.
+    #[error("probe --external: a process of the probes' is left and could not be ended")]
+    Left,
 }
 
-fn failed(call: &'static str) -> impl FnOnce(Errno) -> ExternalError {
-    move |errno| ExternalError::Call { call, errno }
-}
-
-/// Where a confined child reports, as in a run: what lies above it is looked for as stray.
-const REPORT: i32 = 3;
+/// What stands where a run's rung does.
+pub const EXTERNAL: &str = "external";
 
 /// Tries what `selection` has of the policy's restrictions, within `patience`.
+///
+/// # Errors
+/// Whatever keeps the suite from being tried to its end in time, or the accounts from being read.
 pub fn probe(policy: &Policy, selection: Selection, patience: Duration) -> Result<Report, ExternalError> {
-    let run = surroundings(policy);
+    let mut run = surroundings(policy)?;
+    let hosts = std::fs::read("/etc/hosts").unwrap_or_default();
+    let proxies::Environment { named, not_asked } = proxies::in_environment(|name| std::env::var_os(name), &hosts);
+    run.named_proxies = named;
     let chosen = selection.tried.into_iter().filter(|spec| selection.chosen.contains(&spec.id));
     let asked: Vec<(Spec, Option<String>)> = chosen.map(|spec| (spec.clone(), left_out(&spec, &run))).collect();
     let tried: Vec<&Spec> = asked.iter().filter(|(_, cause)| cause.is_none()).map(|(spec, _)| spec).collect();
-    let mut made = try_all(&tried, &run, patience)?.into_iter();
-    let rows = asked.iter().filter_map(|(spec, cause)| {
+    let mut made = apart::try_all(&tried, |spec, stray| spec.judge(seen(spec, &run, stray)), patience)?.into_iter();
+    let outcomes = asked.into_iter().filter_map(|(spec, cause)| {
         let outcome = match cause {
-            Some(cause) => Outcome::Skipped { cause: cause.clone() },
+            Some(cause) => Outcome::Skipped { cause },
             None => Outcome::from(&made.next()?),
         };
-        Some(Row::of(spec, outcome))
+        Some((spec, outcome))
     });
+    let outcomes: Vec<(Spec, Outcome)> = outcomes.collect();
+    let restrictions = standing::of(&run, &outcomes, &not_asked);
+    let rows = outcomes.into_iter().map(|(spec, outcome)| Row::of(&spec, in_light_of(&restrictions, &spec, outcome)));
     Ok(Report {
         rows: rows.collect(),
+        restrictions,
         run: "none".into(),
         level: policy.level_name().to_string(),
         digest: policy.digest(),
-        rung: "external".into(),
+        rung: EXTERNAL.into(),
         ledger: "none".into(),
     })
 }
 
+/// An outcome, where nothing is known of a restriction that the probe would show: what is left out then is no matter of
+/// course, and what passed has not been enough.
+fn in_light_of(restrictions: &[Shown], spec: &Spec, outcome: Outcome) -> Outcome {
+    let mut of = restrictions.iter().filter(|shown| spec.restrictions.contains(&shown.restriction));
+    let unknown = of.clone().find(|shown| shown.standing == Standing::NotJudged);
+    match (outcome, unknown) {
+        (Outcome::Skipped { cause }, Some(_)) => Outcome::NotJudged { cause },
+        (Outcome::Passed { .. }, Some(unknown))
+            if spec.class != Class::Enablement && of.all(|shown| shown.standing == Standing::NotJudged) =>
+        {
+            Outcome::NotJudged { cause: unknown.because.clone() }
+        }
+        (outcome, _) => outcome,
+    }
+}
+
 /// What can be said without a plan: what the policy asks for, and who this process is.
-fn surroundings(policy: &Policy) -> Surroundings {
+fn surroundings(policy: &Policy) -> Result<Surroundings, ExternalError> {
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
     let trees = Trees::of(policy, &home);
@@ -97,7 +122,9 @@ fn surroundings(policy: &Policy) -> Surroundings {
     };
     let joined = variables.iter().map(|(name, value)| [name.as_bytes(), value.as_bytes()].join(&b'='));
     let (uid, gid) = (getuid(), getgid());
-    Surroundings {
+    Ok(Surroundings {
+        external: true,
+        masked: present(to_be_masked(policy, &home)?),
         restrictions: wanted(policy).into_iter().collect(),
         // Root is no account of an agent's.
         ids: (!uid.is_root() && gid.as_raw() != 0).then_some((uid.as_raw(), gid.as_raw())),
@@ -112,61 +139,35 @@ fn surroundings(policy: &Policy) -> Surroundings {
         passed_variables: policy.environment.pass.iter().map(|name| name.as_str().to_owned()).collect(),
         means: Some(Means::FULL),
         ..Surroundings::default()
+    })
+}
+
+/// What a run would mask of what is here, less what is its own: homes of others and sockets of daemons that act for whoever
+/// asks, and of those that ask name servers.
+fn to_be_masked(policy: &Policy, home: &Path) -> Result<Vec<PathBuf>, ExternalError> {
+    let postures = policy.postures();
+    let mut masked = Vec::new();
+    if postures.filesystem == Posture::Locked {
+        let homes = Databases::read()?.homes();
+        masked.extend(homes.into_iter().filter(|other| !home.starts_with(other)));
+        masked.extend(sockets::control());
     }
+    if postures.filesystem > Posture::Open && postures.network > Posture::Open {
+        masked.extend(sockets::resolvers());
+    }
+    Ok(masked)
 }
 
 /// Why a probe is not tried.
 fn left_out(spec: &Spec, run: &Surroundings) -> Option<String> {
     let of_a_run = spec.operation.takes_a_run().then(|| "not here: it takes a run of ringfence".to_owned());
-    spec.unmet(run).or(of_a_run)
-}
-
-fn try_all(specs: &[&Spec], run: &Surroundings, patience: Duration) -> Result<Vec<Probe>, ExternalError> {
-    // The number is taken for the report, so that a stray descriptor there would go unseen.
-    let stray = sys::is_open(REPORT);
-    let (report, write) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
-    match sys::fork_single_threaded().map_err(failed("fork"))? {
-        Fork::Child => {
-            drop(report);
-            let Ok(write) = sys::move_to(write, REPORT) else { sys::exit_now(1) };
-            let mut report = File::from(write);
-            for spec in specs {
-                let probe = spec.judge(tried(spec, run, stray));
-                let line = serde_json::to_vec(&probe).unwrap_or_default();
-                if report.write_all(&line).and_then(|()| report.write_all(b"\n")).is_err() {
-                    sys::exit_now(1);
-                }
-            }
-            sys::exit_now(0);
-        }
-        Fork::Parent(child) => {
-            drop(write);
-            let deadline = Instant::now() + patience;
-            let heard = hear(&File::from(report), deadline);
-            if heard.is_err() {
-                match kill(child, Signal::SIGKILL) {
-                    Ok(()) | Err(Errno::ESRCH) => {}
-                    Err(errno) => return Err(failed("kill")(errno)),
-                }
-            }
-            waitpid(child, None).map_err(failed("waitpid"))?;
-            let (text, late) = match heard {
-                Ok(text) => (text, false),
-                Err(Unheard::Late(text)) => (text, true),
-                Err(Unheard::Call(call, errno)) => return Err(failed(call)(errno)),
-            };
-            let made: Vec<Probe> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-            match specs.get(made.len()).map(|spec| spec.id.clone()) {
-                None => Ok(made),
-                Some(id) if late => Err(ExternalError::Late { id, patience }),
-                Some(id) => Err(ExternalError::Ended { id }),
-            }
-        }
-    }
+    let of_a_proxy = spec.operation.asks_a_proxy() && run.named_proxies.iter().all(|proxy| proxy.http.is_none());
+    let of_a_proxy = of_a_proxy.then(|| "not here: no HTTP proxy is named in the environment".to_owned());
+    spec.unmet(run).or(of_a_run).or(of_a_proxy)
 }
 
 /// What a probe sees. A mount that can be made would stay: it is enough to know that it could.
-fn tried(spec: &Spec, run: &Surroundings, stray: bool) -> Vec<String> {
+fn seen(spec: &Spec, run: &Surroundings, stray: bool) -> Vec<String> {
     let mounts = || sys::capget().is_ok_and(|sets| sets.effective >> SYS_ADMIN & 1 == 1);
     if spec.operation.may_mount() && mounts() {
         return vec!["CAP_SYS_ADMIN is held".into()];
@@ -191,31 +192,3 @@ fn tried(spec: &Spec, run: &Surroundings, stray: bool) -> Vec<String> {
 }
 
 const RESET: &str = "ECONNREFUSED";
-
-/// Why a report was not heard to its end.
-enum Unheard {
-    /// Time is up; what was said until then.
-    Late(String),
-    /// A call failed.
-    Call(&'static str, Errno),
-}
-
-fn hear(mut report: &File, deadline: Instant) -> Result<String, Unheard> {
-    let mut text = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let time = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(report.as_fd(), PollFlags::POLLIN)], time) {
-            Ok(0) => return Err(Unheard::Late(String::from_utf8_lossy(&text).into_owned())),
-            Ok(_) => {}
-            Err(Errno::EINTR) => continue,
-            Err(errno) => return Err(Unheard::Call("poll", errno)),
-        }
-        match report.read(&mut buffer) {
-            Ok(0) => return Ok(String::from_utf8_lossy(&text).into_owned()),
-            Ok(length) => text.extend_from_slice(&buffer[..length]),
-            Err(cause) => return Err(Unheard::Call("read", super::child::of_io(&cause))),
-        }
-    }
-}

@@ -112,9 +112,12 @@ fn each_tree(run: &Surroundings, tried: fn(&Path) -> Vec<String>) -> Vec<String>
     run.protected.iter().filter(|tree| tree.is_dir()).flat_map(|tree| tried(tree)).collect()
 }
 
+/// What the name of all that a probe makes begins with.
+pub const SCRATCH: &str = ".preflight-";
+
 /// A name that nobody else gives.
 pub fn scratch_name() -> String {
-    format!(".preflight-{}", std::process::id())
+    format!("{SCRATCH}{}", std::process::id())
 }
 
 fn create_in(places: &[PathBuf]) -> Vec<String> {

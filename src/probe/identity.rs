@@ -117,6 +117,9 @@ fn become_root() -> Vec<String> {
 }
 
 fn keyring(run: &Surroundings) -> String {
+    if run.external {
+        return keys_held();
+    }
     match sys::session_keyring() {
         Ok(serial) if serial == run.keyring => "the caller's".into(),
         Ok(_) => "its own".into(),
@@ -129,6 +132,19 @@ fn keyring(run: &Surroundings) -> String {
             }
             _ => name_of(errno),
         },
+    }
+}
+
+/// What no one says whose it is counts as one's own where it holds no key: a new one is empty (session-keyring(7)), and
+/// what a login has made holds the user's at least.
+fn keys_held() -> String {
+    const KEYCTL_READ: u64 = 11;
+    const KEY: i64 = 4;
+    // Without room for them the answer is how much room the keys take.
+    match sys::attempt(libc::SYS_keyctl, [KEYCTL_READ, SESSION_KEYRING as u64, 0, 0, 0, 0]) {
+        Ok(0) => "its own".into(),
+        Ok(length) => format!("one that holds {} keys", length / KEY),
+        Err(errno) => name_of(errno),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The suite itself, for those who want to know what is tried: `--list` and `--explain`.
 
+use super::external::EXTERNAL;
 use super::render::columns;
-use super::spec::{Spec, word};
+use super::spec::{Needs, Spec, word};
 use super::suite_file::SuiteError;
 use crate::plan::means::Means;
 use crate::plan::rung::{RUNGS, Restriction, wanted};
@@ -42,8 +43,11 @@ fn all_postures(spec: &Spec) -> Vec<String> {
     all
 }
 
-/// The rungs on which it applies.
+/// The rungs on which it applies; what stands in their place where others have built.
 fn rungs(spec: &Spec) -> Vec<&'static str> {
+    if spec.needs.contains(&Needs::External) {
+        return vec![EXTERNAL];
+    }
     let possible = |means: &Means| spec.needs.iter().all(|need| need.is_possible_by(means));
     RUNGS.iter().filter(|rung| possible(&rung.means())).map(|rung| rung.name()).collect()
 }

@@ -1,6 +1,7 @@
 //! The probes: what must fail is tried and must fail, what must work is tried and must work, by a child confined exactly as
 //! the command will be. Some before every command, all of them by `ringfence probe`.
 
+mod apart;
 pub mod arena;
 mod changes;
 mod child;
@@ -9,14 +10,17 @@ pub mod external;
 mod filesystem;
 mod identity;
 mod kernel;
+mod left;
 pub mod listing;
 pub mod name;
 mod network;
 mod operation;
 pub mod outcome;
+mod proxies;
 pub mod render;
 pub mod selection;
 pub mod spec;
+pub mod standing;
 pub mod suite_file;
 pub mod trace;
 
@@ -72,6 +76,10 @@ pub struct Surroundings {
     pub passed_variables: Vec<String>,
     /// Whether Landlock's scopes are in force.
     pub scopes: bool,
+    /// Proxies of the environment's, where no run is in force that has its own.
+    pub named_proxies: Vec<proxies::Named>,
+    /// Whether no run is in force, and what others have built is tried.
+    pub external: bool,
     /// How the rung works.
     pub means: Option<Means>,
     /// Programs that would give something to whom executes them; `None` where none could be put up.
@@ -119,6 +127,11 @@ impl Suite {
         let applying = self.specs.iter().map(|spec| (spec, None));
         let others = self.left_out.iter().map(|(spec, cause)| (spec, Some(cause.as_str())));
         applying.chain(others).filter(|(spec, _)| self.chosen.contains(&spec.id))
+    }
+
+    /// What the bait of this suite is known by.
+    pub fn bait(&self) -> &str {
+        self.surroundings.outside_socket.rsplit('/').next().unwrap_or_default()
     }
 
     /// Why a probe is there.

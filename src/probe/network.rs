@@ -2,6 +2,7 @@
 
 use super::Surroundings;
 use super::child::{errno_of, in_daemon, in_grandchild, in_thread, name_of};
+use super::proxies;
 use crate::sys;
 use nix::errno::Errno;
 use nix::libc;
@@ -12,7 +13,7 @@ use nix::sys::socket::{
 };
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub enum Operation {
     ControlPlaneDatagram,
     /// Sends this request to the proxy and tells the status. `{proxy}` stands for the proxy's own address.
     Proxy(String),
+    /// Asks every proxy of the environment and every server of this machine to pass on a request.
+    ProxiesInReach,
     /// Looks at the proxy's process, once it has answered.
     ProxyProcess,
     /// Listens on loopback and connects to it.
@@ -79,7 +82,15 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::ControlPlaneDatagram => {
             run.control_plane_ports.iter().map(|port| udp(SocketAddr::from((Ipv4Addr::LOCALHOST, *port)))).collect()
         }
-        Operation::Proxy(request) => run.proxy.map(|proxy| ask_proxy(proxy, request)).into_iter().collect(),
+        Operation::Proxy(request) => {
+            let own =
+                run.proxy.map(|proxy| ask_proxy(SocketAddr::V4(proxy), |at| request.replace("{proxy}", at).into()));
+            let http = run.named_proxies.iter().filter(|named| named.http.is_some());
+            let named = http
+                .map(|named| ask_proxy(named.address, |at| named.with_credentials(&request.replace("{proxy}", at))));
+            own.into_iter().chain(named).collect()
+        }
+        Operation::ProxiesInReach => proxies::in_reach(&run.named_proxies),
         Operation::ProxyProcess => proxy_process(run),
         Operation::LoopbackServer => vec![loopback_server()],
         Operation::HeaderOption => vec![header_option()],
@@ -160,11 +171,12 @@ fn control_plane(ports: &[u16]) -> Vec<String> {
 /// A globally routed address; with a hop limit of 1 nothing gets there.
 const OUTSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(1, 2, 3, 4));
 
-fn ask_proxy(proxy: SocketAddrV4, request: &str) -> String {
+/// The status that a proxy gives to the request which is made of its own address.
+fn ask_proxy(proxy: SocketAddr, request: impl FnOnce(&str) -> Vec<u8>) -> String {
     let outcome = (|| -> std::io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&SocketAddr::V4(proxy), PATIENCE)?;
+        let mut stream = TcpStream::connect_timeout(&proxy, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(request.replace("{proxy}", &proxy.to_string()).as_bytes())?;
+        stream.write_all(&request(&proxy.to_string()))?;
         let mut head = [0; 512];
         let length = stream.read(&mut head)?;
         let line = String::from_utf8_lossy(&head[..length]);
@@ -174,7 +186,7 @@ fn ask_proxy(proxy: SocketAddrV4, request: &str) -> String {
 }
 
 /// The errno's name; the text of an error that has none.
-fn said(error: &std::io::Error) -> String {
+pub(super) fn said(error: &std::io::Error) -> String {
     error.raw_os_error().map_or_else(|| error.to_string(), |errno| format!("{:?}", Errno::from_raw(errno)))
 }
 
@@ -182,7 +194,7 @@ fn said(error: &std::io::Error) -> String {
 /// answers, it has given up what it gives up.
 fn proxy_process(run: &Surroundings) -> Vec<String> {
     let (Some(proxy), Some(pid)) = (run.proxy, run.proxy_process) else { return Vec::new() };
-    let answered = ask_proxy(proxy, NO_REQUEST);
+    let answered = ask_proxy(SocketAddr::V4(proxy), |_| NO_REQUEST.into());
     let status = match std::fs::read_to_string(format!("/proc/{pid}/status")) {
         Ok(status) => status,
         // Where /proc is mounted with hidepid, other users' processes are not to be seen.

@@ -100,19 +100,25 @@ impl Operation {
         .concat()
     }
 
-    /// Whether it takes what only a run of this program has: its processes, its proxy, its keyring, its stage, its evidence.
+    /// Whether it takes what only a run of this program has: its processes, its masks, its stage, its evidence.
     pub fn takes_a_run(&self) -> bool {
-        use identity::Operation::{CallersKeyring, Keyring, ProxyEnvironment};
+        use filesystem::Operation::{CreateAsStage, Masked};
+        use identity::Operation::{CallersKeyring, ProxyEnvironment};
         use kernel::Operation::{SignalSupervisor, TraceSupervisor};
-        use network::Operation::{Proxy, ProxyProcess};
+        use network::Operation::ProxyProcess;
         matches!(
             self,
             Operation::Evidence(_)
-                | Operation::Filesystem(filesystem::Operation::CreateAsStage)
-                | Operation::Identity(CallersKeyring | Keyring | ProxyEnvironment)
+                | Operation::Filesystem(CreateAsStage | Masked)
+                | Operation::Identity(CallersKeyring | ProxyEnvironment)
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)
-                | Operation::Network(Proxy(_) | ProxyProcess)
+                | Operation::Network(ProxyProcess)
         )
+    }
+
+    /// Whether it asks a proxy for something.
+    pub fn asks_a_proxy(&self) -> bool {
+        matches!(self, Operation::Network(network::Operation::Proxy(_)))
     }
 
     /// Whether it would leave a mount where it succeeds.

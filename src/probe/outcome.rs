@@ -1,13 +1,14 @@
 //! What became of the probes of one run, for those who read it.
 
 use super::spec::Spec;
+use super::standing::{Shown, Standing};
 use super::trace::{CLASS, TRACES};
 use crate::ledger::record::Probe;
 use serde::Serialize;
 
 /// What became of one probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "outcome", rename_all = "lowercase")]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// What was seen is what must be seen.
     Passed {
@@ -25,6 +26,11 @@ pub enum Outcome {
     },
     /// It does not apply to this policy or this rung.
     Skipped {
+        /// Why.
+        cause: String,
+    },
+    /// It could not be tried, and no other probe shows a restriction of its either.
+    NotJudged {
         /// Why.
         cause: String,
     },
@@ -99,6 +105,9 @@ pub struct Report {
     pub rung: String,
     /// Where the record is.
     pub ledger: String,
+    /// What is known of each restriction; empty where a plan says what carries it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restrictions: Vec<Shown>,
     /// Every probe that was asked for, and the comparisons.
     #[serde(rename = "probes")]
     pub rows: Vec<Row>,
@@ -111,6 +120,8 @@ pub struct Counts {
     pub passed: usize,
     /// Probes that failed.
     pub failed: usize,
+    /// Probes that could not be tried, of restrictions of which none could be.
+    pub not_judged: usize,
     /// Probes that do not apply.
     pub skipped: usize,
 }
@@ -123,6 +134,7 @@ impl Report {
             *match row.outcome {
                 Outcome::Passed { .. } => &mut counts.passed,
                 Outcome::Failed { .. } => &mut counts.failed,
+                Outcome::NotJudged { .. } => &mut counts.not_judged,
                 Outcome::Skipped { .. } => &mut counts.skipped,
             } += 1;
         }
@@ -134,8 +146,14 @@ impl Report {
         self.rows.iter().all(|row| row.class == CLASS || matches!(row.outcome, Outcome::Skipped { .. }))
     }
 
-    /// The exit status: 0 if nothing has failed, 1 otherwise.
+    /// The restrictions of which nothing is known.
+    pub fn not_judged(&self) -> impl Iterator<Item = &Shown> {
+        self.restrictions.iter().filter(|shown| shown.standing == Standing::NotJudged)
+    }
+
+    /// The exit status: 0 if nothing has failed and no restriction is missing or not judged, 1 otherwise.
     pub fn status(&self) -> i32 {
-        i32::from(self.counts().failed > 0)
+        let known = |shown: &Shown| matches!(shown.standing, Standing::Held | Standing::NothingHere);
+        i32::from(self.counts().failed > 0 || !self.restrictions.iter().all(known))
     }
 }

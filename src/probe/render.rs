@@ -1,6 +1,7 @@
 //! The outcome of a suite as a table, as JSON, as TAP version 13 and as JUnit's XML.
 
-use super::outcome::{Outcome, Report, Row};
+use super::outcome::{Counts, Outcome, Report, Row};
+use super::standing::Shown;
 use crate::ledger::escape::printable;
 use crate::policy::BadValue;
 use serde_json::json;
@@ -68,7 +69,7 @@ pub(super) fn columns<const N: usize>(out: &mut String, rows: &[[String; N]]) {
 
 fn table(report: &Report) -> String {
     let mut out = String::new();
-    let Report { run, level, digest, rung, ledger, rows } = report;
+    let Report { run, level, digest, rung, ledger, restrictions, rows } = report;
     line(&mut out, format!("run {run}  level {level}  rung {rung}"));
     line(&mut out, format!("policy: {digest}"));
     line(&mut out, format!("record: {}", printable(ledger)));
@@ -77,6 +78,7 @@ fn table(report: &Report) -> String {
         let (verdict, seen) = match &row.outcome {
             Outcome::Passed { seen, .. } => ("ok", seen.clone()),
             Outcome::Failed { expected, seen } => ("FAILED", format!("{seen}, expected {expected}")),
+            Outcome::NotJudged { cause } => ("NOT JUDGED", cause.clone()),
             Outcome::Skipped { .. } => return None,
         };
         Some([verdict.into(), row.id.clone(), row.title.clone(), printable(&seen).into_owned()])
@@ -88,12 +90,28 @@ fn table(report: &Report) -> String {
     for row in rows.iter().filter(|row| matches!(row.outcome, Outcome::Failed { .. })) {
         line(&mut out, format!("{}: {}", row.id, printable(&row.why)));
     }
+    if !restrictions.is_empty() {
+        line(&mut out, "");
+        let heading = ["RESTRICTION", "", "BECAUSE"].map(str::to_owned);
+        let known = restrictions.iter().map(|shown| {
+            [shown.restriction.to_string(), shown.standing.to_string(), printable(&shown.because).into_owned()]
+        });
+        columns(&mut out, &std::iter::once(heading).chain(known).collect::<Vec<_>>());
+        line(&mut out, "");
+    }
+    for shown in report.not_judged() {
+        line(&mut out, not_judged(shown));
+    }
     if report.has_nothing_to_try() {
         line(&mut out, NOTHING);
     }
-    let counts = report.counts();
-    line(&mut out, format!("{} passed, {} failed, {} do not apply", counts.passed, counts.failed, counts.skipped));
+    let Counts { passed, failed, not_judged, skipped } = report.counts();
+    line(&mut out, format!("{passed} passed, {failed} failed, {not_judged} not judged, {skipped} do not apply"));
     out
+}
+
+fn not_judged(shown: &Shown) -> String {
+    format!("not judged: {} ({})", shown.restriction, printable(&shown.because))
 }
 
 fn json(report: &Report) -> String {
@@ -115,6 +133,7 @@ fn tap(report: &Report) -> String {
     if report.has_nothing_to_try() {
         line(&mut out, format!("# {NOTHING}"));
     }
+    report.not_judged().for_each(|shown| line(&mut out, format!("# {}", not_judged(shown))));
     for (number, row) in (1..).zip(&report.rows) {
         // A number sign would begin a directive.
         let description = format!("{}: {}", row.id, printable(&row.title)).replace('\\', "\\\\").replace('#', "\\#");
@@ -124,33 +143,43 @@ fn tap(report: &Report) -> String {
                 line(&mut out, format!("ok {number} - {description} # SKIP {}", printable(cause)))
             }
             Outcome::Failed { expected, seen } => {
-                line(&mut out, format!("not ok {number} - {description}"));
-                line(&mut out, "  ---");
-                for (key, value) in [("expected", expected), ("seen", seen), ("why", &row.why)] {
-                    // A string of JSON is one of YAML (YAML 1.2, 1.3).
-                    line(&mut out, format!("  {key}: {}", json!(printable(value))));
-                }
-                line(&mut out, "  ...");
+                let facts = [("expected", expected.as_str()), ("seen", seen), ("why", &row.why)];
+                not_ok(&mut out, number, &description, &facts);
+            }
+            // A TODO or SKIP would be a success to who reads it.
+            Outcome::NotJudged { cause } => {
+                let facts = [("outcome", "not judged"), ("cause", cause), ("why", &row.why)];
+                not_ok(&mut out, number, &description, &facts);
             }
         }
     }
     out
 }
 
+fn not_ok(out: &mut String, number: u32, description: &str, facts: &[(&str, &str)]) {
+    line(out, format!("not ok {number} - {description}"));
+    line(out, "  ---");
+    for (key, value) in facts {
+        // A string of JSON is one of YAML (YAML 1.2, 1.3).
+        line(out, format!("  {key}: {}", json!(printable(value))));
+    }
+    line(out, "  ...");
+}
+
 /// The elements that <https://github.com/testmoapp/junitxml> describes, a suite for each axis.
 fn junit(report: &Report) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let counts = report.counts();
-    let numbers = |tests: usize, failed: usize, skipped: usize| {
-        format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\"")
+    let numbers = |report: &Report| {
+        let Counts { failed, not_judged, skipped, .. } = report.counts();
+        let tests = report.rows.len();
+        format!("tests=\"{tests}\" failures=\"{failed}\" errors=\"{not_judged}\" skipped=\"{skipped}\"")
     };
-    let of_all = numbers(report.rows.len(), counts.failed, counts.skipped);
+    let of_all = numbers(report);
     line(&mut out, format!("<testsuites name=\"ringfence probe\" {of_all}>"));
     for axis in crate::policy::Axis::ALL.map(crate::policy::Axis::name) {
         let rows: Vec<Row> = report.rows.iter().filter(|row| row.axis == axis).cloned().collect();
         let suite = Report { rows, ..report.clone() };
-        let counts = suite.counts();
-        let of_axis = numbers(suite.rows.len(), counts.failed, counts.skipped);
+        let of_axis = numbers(&suite);
         line(&mut out, format!("  <testsuite name=\"{axis}\" {of_axis}>"));
         line(&mut out, "    <properties>");
         let nist = crate::policy::Axis::ALL.iter().find(|known| known.name() == axis).map(|axis| axis.nist().join(" "));
@@ -178,6 +207,12 @@ fn case(out: &mut String, row: &Row) {
         Outcome::Passed { .. } => line(out, format!("    <testcase {names}/>")),
         Outcome::Skipped { cause } => {
             line(out, format!("    <testcase {names}><skipped message=\"{}\"/></testcase>", xml(cause)));
+        }
+        // What keeps a case from being tried is an error; a skipped one would be a success to who reads it.
+        Outcome::NotJudged { cause } => {
+            let text = xml(&format!("{}. {}", row.title, row.why));
+            let error = format!("<error type=\"not-judged\" message=\"{}\">{text}</error>", xml(cause));
+            line(out, format!("    <testcase {names}>{error}</testcase>"));
         }
         Outcome::Failed { expected, seen } => {
             let message = xml(&format!("expected {expected}, saw {seen}"));

@@ -1,5 +1,7 @@
 //! Each form of an outcome, from a row of each kind.
+use super::super::standing::Standing;
 use super::*;
+use crate::plan::rung::Restriction;
 use std::process::{Command, Stdio};
 
 fn row(id: &str, axis: &'static str, outcome: Outcome) -> Row {
@@ -22,6 +24,7 @@ fn report(rows: Vec<Row>) -> Report {
         digest: text("d"),
         rung: text("full"),
         ledger: text("/l"),
+        restrictions: Vec::new(),
         rows,
     }
 }
@@ -60,7 +63,7 @@ fn a_table_shows_what_was_tried_and_counts_the_rest() {
         text.contains("\nprivilege.direct.b: Because \"it\" must.\n") && !text.contains("network.direct.c"),
         "{text}"
     );
-    assert!(text.ends_with("1 passed, 1 failed, 1 do not apply\n"), "{text}");
+    assert!(text.ends_with("1 passed, 1 failed, 0 not judged, 1 do not apply\n"), "{text}");
 }
 
 #[test]
@@ -104,7 +107,7 @@ for element in [root] + list(root):
     assert int(element.get('tests')) == len(cases)
     assert int(element.get('failures')) == len([c for c in cases if c.find('failure') is not None])
     assert int(element.get('skipped')) == len([c for c in cases if c.find('skipped') is not None])
-    assert element.get('errors') == '0'
+    assert int(element.get('errors')) == len([c for c in cases if c.find('error') is not None])
 for suite in root:
     assert suite.tag == 'testsuite' and {p.get('name') for p in suite.find('properties')} >= {'run', 'policy', 'rung', 'nist'}
     for case in suite.findall('testcase'):
@@ -119,6 +122,57 @@ for suite in root:
     );
     assert!(lines[2].contains(r#"'expected EPERM or <none>, saw ok\\x1b[2J"#), "{said}");
     assert!(lines[2].contains(r#"It\'s #1 & <holds>. Because "it" must."#), "{said}");
+}
+
+/// One that could not be tried, of a restriction of which nothing is known.
+fn not_judged() -> Report {
+    let cause = "not here: <no> proxy".to_owned();
+    let restrictions = vec![
+        Shown {
+            restriction: Restriction::EgressAllowlist,
+            standing: Standing::NotJudged,
+            because: "a: not here: \u{1b}x".into(),
+        },
+        Shown { restriction: Restriction::Keyring, standing: Standing::Held, because: "2 probes".into() },
+    ];
+    let passed = Outcome::Passed { expected: "x".into(), seen: "x".into() };
+    let rows = vec![
+        row("network.direct.a", "network", passed),
+        row("network.direct.b", "network", Outcome::NotJudged { cause }),
+    ];
+    Report { restrictions, ..report(rows) }
+}
+
+#[test]
+fn what_is_not_judged_is_a_success_in_no_form() {
+    let report = not_judged();
+    assert_eq!(report.status(), 1);
+    let text = render(&report, Form::Table);
+    assert!(text.contains("\nnot judged: egress by allowlist (a: not here: \\x1bx)\n"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("own session keyring  held")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("NOT JUDGED  network.direct.b")), "{text}");
+    assert!(text.ends_with("1 passed, 0 failed, 1 not judged, 0 do not apply\n"), "{text}");
+
+    let value: serde_json::Value = serde_json::from_str(&render(&report, Form::Json)).unwrap();
+    assert_eq!((&value["not_judged"], &value["failed"]), (&json!(1), &json!(0)));
+    assert_eq!(value["probes"][1]["outcome"], "not-judged");
+    assert_eq!(value["restrictions"][0]["restriction"], "egress-allowlist");
+    assert_eq!(value["restrictions"][0]["standing"], "not-judged");
+
+    const TAP: &str = "use TAP::Parser; local $/; my $p = TAP::Parser->new({tap => <STDIN>}); $p->run; \
+                       print scalar($p->parse_errors), ' failed ', join(',', $p->failed), ' skipped ', scalar($p->skipped)";
+    let tap = render(&report, Form::Tap);
+    assert_eq!(read_by("perl", &["-CS", "-e", TAP], &tap), "0 failed 2 skipped 0");
+    assert!(tap.contains("# not judged: egress by allowlist"), "{tap}");
+
+    const JUNIT: &str = "
+import sys, xml.etree.ElementTree as tree
+root = tree.fromstring(sys.stdin.buffer.read())
+print(root.get('failures'), root.get('errors'), root.get('skipped'), [s.get('errors') for s in root])
+print([(c.get('name'), e.tag, e.get('message')) for c in root.iter('testcase') for e in c])
+";
+    let said = read_by("python3", &["-c", JUNIT], &render(&report, Form::Junit));
+    assert_eq!(said, "0 1 0 ['1', '0', '0']\n[('network.direct.b', 'error', 'not here: <no> proxy')]\n");
 }
 
 #[test]

@@ -68,6 +68,8 @@ pub enum Needs {
     Program,
     /// Programs that would give something.
     GivingPrograms,
+    /// What others have built, in the place of a run.
+    External,
 }
 
 /// One probe.
@@ -235,6 +237,7 @@ impl Needs {
             | Needs::Home
             | Needs::Keyring
             | Needs::Program => true,
+            Needs::External => false,
         }
     }
 
@@ -255,6 +258,7 @@ impl Needs {
             Needs::OwnUid => run.means.is_some_and(|means| !means.one_uid),
             Needs::Bounding => run.means.is_some_and(|means| means.empties_bounding),
             Needs::Program => run.programs.is_some(),
+            Needs::External => run.external,
             Needs::GivingPrograms => run.programs.as_ref().is_some_and(|programs| programs.gives),
         }
     }

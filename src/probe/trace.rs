@@ -1,18 +1,16 @@
 //! What a run could leave where its caller is: looked at before and after, from the supervisor, which stays in the caller's
 //! namespaces.
 
+use super::left::{Files, Mounts};
 use crate::install::firewall;
-use crate::install::mounts::MountPlan;
 use crate::ledger::record::Probe;
 use crate::plan::Plan;
 use crate::policy::Axis;
 use crate::supervise::processes;
 use crate::sys;
 use crate::sys::capability::NET_ADMIN;
-use nix::sys::stat::lstat;
 use nix::unistd::{Pid, getpid};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// One thing that is compared.
@@ -54,7 +52,7 @@ pub const TRACES: [Trace; 7] = [
     },
     Trace {
         id: "trace.mounts",
-        title: "The caller's mounts are as before",
+        title: "No mount of the run's is left to the caller",
         axis: Axis::Filesystem,
         why: "The private mounts of the sandbox must not come out.",
     },
@@ -83,33 +81,30 @@ pub const TRACES: [Trace; 7] = [
 pub struct Before {
     children: Vec<Pid>,
     keyring: String,
-    mounts: BTreeSet<String>,
-    places: Vec<PathBuf>,
-    files: BTreeSet<String>,
+    mounts: Mounts,
+    files: Files,
 }
 
 impl Before {
     /// Looks at everything; `plan` says where files could be left.
     pub fn look(plan: &Plan) -> Before {
-        let places = places(plan);
         Before {
             children: processes::children_of(getpid()),
             keyring: keyring(),
-            mounts: mounts(),
-            files: files(&places),
-            places,
+            mounts: Mounts::look(plan),
+            files: Files::look(plan),
         }
     }
 
-    /// Looks again, and says for each of [`TRACES`] what is different. `faults` are what could not be undone; `run` and `uid`
-    /// are the run's and its command's, where that has one of its own.
-    pub fn compare(&self, faults: &[String], run: &str, uid: Option<u32>) -> Vec<Probe> {
+    /// Looks again, and says for each of [`TRACES`] what is left of the run. `faults` are what could not be undone; `run` and
+    /// `uid` are the run's and its command's, where that has one of its own, and `bait` is what the probes' bait is known by.
+    pub fn compare(&self, faults: &[String], run: &str, bait: &str, uid: Option<u32>) -> Vec<Probe> {
         let seen = |trace: &Trace| match trace.id {
             "trace.taken-down" => faults.first().cloned(),
             "trace.processes" => self.process(uid),
             "trace.keyring" => Some(keyring()).filter(|now| *now != self.keyring),
-            "trace.mounts" => difference(&self.mounts, &mounts()),
-            "trace.files" => difference(&self.files, &files(&self.places)),
+            "trace.mounts" => self.mounts.left(),
+            "trace.files" => self.files.left(bait),
             "trace.rules" => table(run),
             _ => socket(run),
         };
@@ -136,63 +131,13 @@ impl Before {
     }
 }
 
-/// The first line that is in one of two sets only.
-fn difference(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Option<String> {
-    let new = after.difference(before).next().map(|line| format!("new: {line}"));
-    new.or_else(|| before.difference(after).next().map(|line| format!("gone: {line}")))
-}
-
 fn keyring() -> String {
     sys::session_keyring().map_or_else(|errno| format!("{errno:?}"), |serial| format!("keyring {serial}"))
 }
 
-fn mounts() -> BTreeSet<String> {
-    match std::fs::read_to_string("/proc/self/mountinfo") {
-        Ok(text) => text.lines().map(str::to_owned).collect(),
-        Err(cause) => BTreeSet::from([format!("/proc/self/mountinfo: {cause}")]),
-    }
-}
-
-/// Every directory in which the set-up or a probe makes something, or whose owner it changes.
-fn places(plan: &Plan) -> Vec<PathBuf> {
-    let view = plan.mounts.as_ref();
-    let writable = view.map(MountPlan::writable_set).unwrap_or_default();
-    let protected = view.map(MountPlan::protected_trees).unwrap_or_default();
-    let home = plan.home.iter().flat_map(|home| [Some(home.path.as_path()), home.path.parent()]).flatten();
-    let shared = ["/tmp", "/dev/shm"].map(PathBuf::from);
-    let mut places: Vec<PathBuf> = home.map(Path::to_owned).chain(plan.workspaces.keys().cloned()).collect();
-    places.extend(writable.into_iter().chain(protected).chain(shared));
-    places.sort();
-    places.dedup();
-    places
-}
-
-/// The owner and mode of each place, and the names in it that begin with a dot: what the set-up puts into a workspace or a
-/// home, and what a probe makes anywhere, has such a name. Others may be made by anyone at any time.
-fn files(places: &[PathBuf]) -> BTreeSet<String> {
-    let mut seen = BTreeSet::new();
-    let mut note = |path: &Path| {
-        if let Ok(stat) = lstat(path) {
-            let (mode, uid, gid) = (stat.st_mode, stat.st_uid, stat.st_gid);
-            seen.insert(format!("{} mode {mode:o} owner {uid}:{gid}", path.display()));
-        }
-    };
-    for place in places {
-        note(place);
-        for hidden in names(place).filter(|path| is_hidden(path)) {
-            note(&hidden);
-            names(&hidden).for_each(|inner| note(&inner));
-        }
-    }
-    seen
-}
-
-fn names(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+/// What lies in a directory.
+pub(super) fn names(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
-}
-
-fn is_hidden(path: &Path) -> bool {
-    path.file_name().map(OsStr::as_encoded_bytes).is_some_and(|name| name.starts_with(b"."))
 }
 
 /// Without NET_ADMIN no table could be made in the caller's network namespace, and none can be listed.

@@ -38,7 +38,7 @@ pub mod socks;
 pub mod target;
 mod tls;
 mod tunnel;
-mod upstream;
+pub mod upstream;
 mod wire;
 
 pub use explain::RefusalNonce;

@@ -10,6 +10,7 @@ use crate::ledger::record::Probe;
 use crate::probe::outcome::{Outcome, Report, Row};
 use crate::probe::render;
 use crate::probe::trace::Before;
+use crate::supervise::AbortCause;
 use nix::unistd::geteuid;
 use std::io::{IsTerminal, Write, stderr, stdout};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ pub fn probe(args: &ProbeArgs, signals: SignalState) -> Result<i32, Error> {
             planned.plan.identity.as_ref().filter(|_| !planned.plan.rung.means().one_uid).map(|who| who.uid.as_raw());
         let before = Before::look(&planned.plan);
         let installed = planned.install(&mut told)?;
-        installed.try_all(deadline, &before, uid, head)
+        installed.try_all((args.suite.timeout, deadline), &before, uid, head)
     })();
     let report = match outcome {
         Ok(report) => report,
@@ -63,16 +64,32 @@ fn head_of(planned: &Planned<'_>) -> Result<Report, Error> {
         digest: planned.plan.policy.digest(),
         rung: planned.plan.rung.name().to_owned(),
         ledger,
+        restrictions: Vec::new(),
         rows: Vec::new(),
     })
 }
 
 impl Installed {
     /// Tries the whole suite, takes everything down and says what was seen and what is left.
-    fn try_all(mut self, deadline: Instant, before: &Before, uid: Option<u32>, head: Report) -> Result<Report, Error> {
+    fn try_all(
+        mut self,
+        (timeout, deadline): (u64, Instant),
+        before: &Before,
+        uid: Option<u32>,
+        head: Report,
+    ) -> Result<Report, Error> {
         let progress = Progress::begin();
         let patience = deadline.saturating_duration_since(Instant::now());
-        let made = self.outcomes(patience);
+        let late = |after: &'static str| Error::ProbesLate { timeout, after };
+        // What is in force by now is taken down all the same.
+        let made = if patience.is_zero() {
+            Err(late("while the policy was put in force, before any of them"))
+        } else {
+            self.outcomes(patience).map_err(|error| match error {
+                Error::Aborted(AbortCause::StageSilent(_)) => late("before the probes came to their end"),
+                error => error,
+            })
+        };
         progress.end();
         let made = match made {
             Ok(made) => made,
@@ -83,8 +100,9 @@ impl Installed {
             let of = |id: &str| made.iter().find(|probe| probe.id == id);
             suite.asked_for().map(|(spec, unmet)| Row::of(spec, outcome(unmet, of(&spec.id)))).collect()
         });
+        let bait = suite.as_ref().map_or_else(String::new, |suite| suite.bait().to_owned());
         let failed = rows.iter().any(|row: &Row| matches!(row.outcome, Outcome::Failed { .. }));
-        let traces = self.session.end_probing(failed, |faults| before.compare(faults, &head.run, uid))?;
+        let traces = self.session.end_probing(failed, |faults| before.compare(faults, &head.run, &bait, uid))?;
         rows.extend(traces.iter().map(Row::of_trace));
         Ok(Report { rows, ..head })
     }
