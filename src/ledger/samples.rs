@@ -19,6 +19,7 @@ pub fn start() -> Body {
         host: BTreeMap::from([("landlock_abi".into(), 6.into())]),
         restrictions: BTreeMap::new(),
         labels: BTreeMap::from([("task".into(), "a-b".into())]),
+        shadow: None,
         unobserved: vec!["reads".into()],
         refusal_nonce: None,
         workspaces: BTreeMap::new(),

@@ -3,6 +3,7 @@
 //! Everything read here is the caller's to change at any moment. It decides no refusal by itself: the kernel is asked.
 
 use super::act::{Base, Place};
+use super::shadow;
 use super::threads;
 use crate::procfs;
 use crate::sys::{self, CapabilitySets, capability, notify};
@@ -69,6 +70,8 @@ pub struct Caller<'a> {
     may_open: bool,
     /// Whether this one is not dumpable.
     closed: std::cell::Cell<bool>,
+    /// Whether its view of the file system is another than this process's.
+    apart: bool,
 }
 
 /// A name by which this process reaches what the caller means.
@@ -93,7 +96,14 @@ impl<'a> Caller<'a> {
     /// The caller of a notification.
     pub fn new(listener: BorrowedFd<'a>, notification: &notify::Notification, may_open: bool) -> Caller<'a> {
         let tid = Pid::from_raw(notification.tid as i32);
-        Caller { tid, stopped: (listener, notification.id), may_open, closed: std::cell::Cell::new(false) }
+        let closed = std::cell::Cell::new(false);
+        Caller { tid, stopped: (listener, notification.id), may_open, closed, apart: false }
+    }
+
+    /// The same of a caller whose view of the file system is another, and that only SYS_PTRACE shows.
+    pub fn apart(self) -> Caller<'a> {
+        self.closed.set(true);
+        Caller { apart: true, ..self }
     }
 
     /// The cookie of its call.
@@ -152,6 +162,7 @@ impl<'a> Caller<'a> {
         };
         self.still_waits()?;
         match outcome {
+            Ok(held) if self.apart => Ok(shadow::here(held)),
             Ok(held) => Ok(held),
             Err(Errno::ESRCH) => Err(Unread::Gone),
             // There is no such descriptor, or it is no directory: the kernel says so.
@@ -258,7 +269,7 @@ fn with_ptrace_if<T>(needed: bool, work: impl FnOnce() -> T) -> Result<T, Unread
 }
 
 /// Does `work` with SYS_PTRACE effective in this thread, which has it in the permitted set only.
-fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
+pub(super) fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
     let failed = |errno| Unread::Failed("capset", errno);
     let raised = CapabilitySets { effective: SYS_PTRACE, permitted: SYS_PTRACE, inheritable: 0 };
     sys::capset(raised).map_err(failed)?;
