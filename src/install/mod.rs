@@ -122,6 +122,8 @@ pub struct Installation {
     pub suite: Option<Suite>,
     /// Whom the command runs as.
     identity: Option<Identity>,
+    /// Whether nothing is refused and what would be is recorded.
+    shadow: bool,
     /// Children that this program was started with, which are none of the run's.
     strangers: Vec<Pid>,
 }
@@ -329,6 +331,7 @@ impl Installation {
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
+                self.shadow = shadow;
                 self.observer = stage.observer.as_ref().map(|_| pid);
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.view_to_come = mounts.filter(|_| !by_landlock).map(|plan| (takes_table, plan));
@@ -342,8 +345,13 @@ impl Installation {
     /// The stage is in the sandbox's namespaces, under this number: from here on the observer, its parent, is heard.
     pub fn stage_is_ready(&mut self, pid: Pid, patience: Duration) -> Result<(), InstallError> {
         self.stage.iter_mut().for_each(|stage| stage.pid = pid);
-        if let Some(identity) = &self.identity {
-            self.evidence.of_command(identity.uid.as_raw(), pid);
+        match &self.identity {
+            Some(identity) => self.evidence.of_command(identity.uid.as_raw(), pid),
+            None if self.shadow => {
+                self.evidence.of_command(geteuid().as_raw(), pid);
+                self.evidence.of_shadow();
+            }
+            None => {}
         }
         if let Some((channel, plan)) = self.view_to_come.take() {
             self.view = Some(MountWatch::begin(&channel, plan)?);

@@ -5,12 +5,13 @@
 use super::act::{Base, Place};
 use super::shadow;
 use super::threads;
+use super::walk::is;
 use crate::procfs;
 use crate::sys::{self, CapabilitySets, capability, notify};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag};
 use nix::sys::uio::{RemoteIoVec, pread, process_vm_readv};
 use nix::unistd::Pid;
 use std::ffi::CString;
@@ -154,22 +155,24 @@ impl<'a> Caller<'a> {
         let outcome = match base {
             Base::Root => open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()),
             Base::Cwd => self.open_entry("cwd")?,
-            Base::Fd(fd) | Base::File(fd) if self.closed.get() => {
-                let process = threads::process_of(self.tid).ok_or(Unread::Gone)?;
-                with_ptrace(|| notify::duplicate_of(self.tid, process, fd))?
-            }
+            Base::Fd(fd) | Base::File(fd) if self.closed.get() => self.duplicate(fd)?,
             Base::Fd(fd) | Base::File(fd) => self.open_entry(&format!("fd/{fd}"))?,
         };
         self.still_waits()?;
         match outcome {
-            Ok(held) if self.apart => Ok(shadow::here(held)),
-            Ok(held) => Ok(held),
+            Ok(held) => Ok(self.ours(held)),
             Err(Errno::ESRCH) => Err(Unread::Gone),
             // There is no such descriptor, or it is no directory: the kernel says so.
             Err(Errno::EBADF | Errno::ENOENT | Errno::ENOTDIR) => Err(Unread::Form),
             Err(Errno::EACCES | Errno::EPERM) => Err(Unread::Closed),
             Err(errno) => Err(Unread::Failed("open of a caller's descriptor", errno)),
         }
+    }
+
+    /// A duplicate of one of the caller's descriptors.
+    fn duplicate(&self, fd: i32) -> Result<Result<OwnedFd, Errno>, Unread> {
+        let process = threads::process_of(self.tid).ok_or(Unread::Gone)?;
+        with_ptrace(|| notify::duplicate_of(self.tid, process, fd))
     }
 
     /// An `O_PATH` descriptor of what an entry of the thread's directory in /proc leads to.
@@ -181,6 +184,10 @@ impl<'a> Caller<'a> {
     /// Whether one of the caller's descriptors is open for more than its place (proc_pid_fdinfo(5), `O_PATH`); a call on
     /// one that is not, or is none, ends with EBADF.
     pub fn has_file(&self, fd: i32) -> Result<bool, Unread> {
+        if self.apart {
+            let flags = |fd: OwnedFd| nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL).unwrap_or(libc::O_PATH);
+            return Ok(self.duplicate(fd)?.is_ok_and(|fd| flags(fd) & libc::O_PATH == 0));
+        }
         let info = self.with_sight(|| procfs::read(&format!("/proc/{}/fdinfo/{fd}", self.tid)).unwrap_or_default())?;
         let flags = procfs::field(&info, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
         Ok(flags.is_some_and(|flags| flags & libc::O_PATH as u64 == 0))
@@ -188,8 +195,17 @@ impl<'a> Caller<'a> {
 
     /// The inode of one of the caller's sockets; `None` where the descriptor is none.
     pub fn socket(&self, fd: i32) -> Result<Option<u64>, Unread> {
+        if self.apart {
+            let found = self.duplicate(fd)?.and_then(nix::sys::stat::fstat);
+            return Ok(found.ok().filter(|found| is(found, SFlag::S_IFSOCK)).map(|found| found.st_ino));
+        }
         let link = self.with_sight(|| readlink(format!("/proc/{}/fd/{fd}", self.tid).as_str()).unwrap_or_default())?;
         Ok(link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()))
+    }
+
+    /// What this process has in the place of an object that the caller means.
+    pub fn ours(&self, object: OwnedFd) -> OwnedFd {
+        if self.apart { shadow::here(object) } else { object }
     }
 
     /// Whether the caller is known not to be dumpable.

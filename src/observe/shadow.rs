@@ -57,10 +57,14 @@ impl Shadow {
         }
     }
 
-    /// Whether a caller is where the command was started. What is done elsewhere means something else here.
+    /// Whether a caller is where the command was started, and whom it was started as. What is done elsewhere, or by others,
+    /// means something else here.
     pub fn is_at_home(&self, caller: &Caller<'_>) -> bool {
         let tid = caller.tid.to_string();
-        caller.with_memory(|| Ok(view(&tid) == self.home)).unwrap_or(false)
+        let status = crate::procfs::read(&format!("/proc/{tid}/status")).unwrap_or_default();
+        let uids = crate::procfs::field(&status, "Uid:").unwrap_or_default();
+        let is_root = !uids.is_empty() && uids.split_whitespace().all(|uid| uid.parse() == Ok(ROOT));
+        is_root && caller.with_memory(|| Ok(view(&tid) == self.home)).unwrap_or(false)
     }
 
     /// What is answered where nothing is refused.

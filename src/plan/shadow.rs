@@ -69,7 +69,8 @@ fn unobserved(stricter: &Plan) -> Vec<String> {
     let mut sentences = vec![
         format!("signals and abstract unix sockets to the outside, which {level} would refuse by Landlock's scopes"),
         format!(
-            "what a process does in a namespace or below a root of its own making, which {level} would have refused to make"
+            "what a process does as another user than root, or in a namespace or below a root of its own making, all of which \
+             {level} would have refused"
         ),
         format!(
             "what {level} answers with ENOSYS: the command may use it here, and what it does through io_uring and with the \

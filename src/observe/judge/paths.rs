@@ -68,17 +68,6 @@ impl Looked<'_> {
         for place in places(act) {
             names.push(self.caller.name(place)?);
         }
-        if let (Some(shadow), Act::Change(_, Change::Owner(uid, gid))) = (&self.judge.shadow, act)
-            && self.names_account(*uid, *gid)
-            && shadow.as_owner(&names, self.judge.stage).uid().is_some()
-        {
-            return Ok(Verdict::GoOn);
-        }
-        // Whose a file is to be, whoever made it, is asked as the account.
-        let _owner = match act {
-            Act::Change(_, Change::Owner(..)) => None,
-            _ => self.as_owner(&names),
-        };
         if let Some(mounted) = &self.judge.mounted
             && let Some(verdict) = self.by_mount(mounted, act, &names)?
         {
@@ -127,6 +116,16 @@ impl Looked<'_> {
                 .zip(names)
                 .map(|(found, name)| found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
                 .collect();
+        }
+        let _owner = match act {
+            Act::Change(_, Change::Owner(uid, gid)) if self.gives_to_account(&names, *uid, *gid) => {
+                return Ok(Verdict::GoOn);
+            }
+            // To whom else a file may be given does not depend on who made it.
+            Act::Change(_, Change::Owner(..)) => None,
+            _ => self.as_owner(&names),
+        };
+        if by_self || too_long || self.judge.shadow.is_some() {
             expected = self.expected(act, &names);
         }
         if expected == Expected::Passes {
@@ -209,10 +208,11 @@ impl Looked<'_> {
         Some(owner)
     }
 
-    /// Whether an owner that is asked for is the account, or left as it is.
-    fn names_account(&self, uid: u32, gid: u32) -> bool {
+    /// Whether a shadow's account would be given what is its own, or what is to be left as it is.
+    fn gives_to_account(&self, names: &[Name], uid: u32, gid: u32) -> bool {
         let Ids { uid: own, gid: group } = self.judge.ids;
-        [own, u32::MAX].contains(&uid) && [group, u32::MAX].contains(&gid)
+        let is_own = || self.judge.shadow.as_ref().is_some_and(|s| s.as_owner(names, self.judge.stage).uid().is_some());
+        [own, u32::MAX].contains(&uid) && [group, u32::MAX].contains(&gid) && is_own()
     }
 
     fn expected(&self, act: &Act, names: &[Name]) -> Expected {
