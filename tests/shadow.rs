@@ -102,18 +102,41 @@ fn difference<'m>(one: &'m BTreeMap<String, u64>, other: &BTreeMap<String, u64>)
     one.iter().filter_map(more).collect()
 }
 
-#[test]
-fn a_session_of_acts_is_told_one_to_one_and_goes_on_as_without() {
-    let stage = Stage::new();
-    let enforced = stage.run(&["--policy", "nist-high"]);
-    let shadowed = stage.run(&["--policy", "control", "--shadow", "nist-high"]);
-    let plain = stage.run(&["--policy", "control"]);
-
-    assert!(answers(&enforced).len() >= 100, "{enforced}");
+/// Runs the session under a level and under its shadow, and holds one against the other.
+fn held_against(stage: &Stage, level: &str) -> (Ended, Ended) {
+    let enforced = stage.run(&["--policy", level]);
+    let shadowed = stage.run(&["--policy", "control", "--shadow", level]);
     let (refused, told) = (multiset(enforced.denials()), multiset(would_deny(&shadowed)));
     let (missing, made_up) = (difference(&refused, &told), difference(&told, &refused));
     assert!(missing.is_empty() && made_up.is_empty(), "not told: {missing:#?}\nmade up: {made_up:#?}\n{shadowed}");
-    assert!(refused.values().sum::<u64>() >= 80, "{enforced}");
+    assert!(shadowed.denials().is_empty(), "{shadowed}");
+    assert_eq!(shadowed.seal().denials.values().sum::<u64>(), 0);
+    assert_eq!(shadowed.seal().would_deny, enforced.seal().denials, "{shadowed}");
+    assert!(shadowed.seal().complete, "{shadowed}");
+    (enforced, shadowed)
+}
+
+#[test]
+fn locked_is_shadowed_one_to_one() {
+    let (enforced, _) = held_against(&Stage::new(), "locked");
+    assert!(enforced.denials().len() >= 80, "{enforced}");
+}
+
+#[test]
+fn non_root_is_shadowed_one_to_one() {
+    let (enforced, _) = held_against(&Stage::new(), "non-root");
+    assert!(enforced.denials().len() >= 30, "{enforced}");
+    assert_eq!(enforced.seal().denials["network"], 0, "{enforced}");
+}
+
+#[test]
+fn a_session_of_acts_is_told_one_to_one_and_goes_on_as_without() {
+    let stage = Stage::new();
+    let (enforced, shadowed) = held_against(&stage, "nist-high");
+    let plain = stage.run(&["--policy", "control"]);
+
+    assert!(answers(&enforced).len() >= 100, "{enforced}");
+    assert!(enforced.denials().len() >= 80, "{enforced}");
     for mechanism in [Mechanism::Proxy, Mechanism::Firewall, Mechanism::Notifier] {
         assert!(would_deny(&shadowed).iter().any(|denial| denial.mechanism == mechanism), "{shadowed}");
     }
@@ -124,9 +147,5 @@ fn a_session_of_acts_is_told_one_to_one_and_goes_on_as_without() {
     seen.retain(|name, _| !by_proxy(name));
     assert_eq!(seen, answers(&plain));
     assert!(plain.denials().is_empty() && would_deny(&plain).is_empty(), "{plain}");
-    assert!(shadowed.denials().is_empty(), "{shadowed}");
-    assert_eq!(shadowed.seal().denials.values().sum::<u64>(), 0);
-    assert_eq!(shadowed.seal().would_deny, enforced.seal().denials, "{shadowed}");
-    assert!(shadowed.seal().complete, "{shadowed}");
     assert!(enforced.seal().would_deny.is_empty() && plain.seal().would_deny.is_empty());
 }
