@@ -158,6 +158,9 @@ fn refused(refusal: &Refusal, facts: &Facts) -> String {
 fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<i32, Error> {
     let found = verify_path(&args.ledger, args.head.as_ref().map(|head| head.as_str()))?;
     writeln!(out, "{found}").map_err(call("write"))?;
+    if let Some(shadow) = found.shadow() {
+        writeln!(out, "{shadow}").map_err(call("write"))?;
+    }
     Ok(i32::from(found.exit_code()))
 }
 

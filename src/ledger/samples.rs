@@ -65,6 +65,14 @@ pub fn sealed(bodies: impl IntoIterator<Item = Body>) -> (Vec<u8>, Sealed) {
     (std::fs::read(&path).unwrap(), sealed)
 }
 
+/// The start of a run that enforces nothing and has a shadow.
+pub fn shadowed() -> Body {
+    let Body::Start(start) = start() else { unreachable!() };
+    let open = ["network", "filesystem", "privilege"].map(|axis| (axis.to_owned(), "open".to_owned()));
+    let stricter = Shadow { level: "nist-high".into(), policy_digest: chain::ORIGIN.into(), postures: BTreeMap::new() };
+    Body::Start(Start { postures: open.into(), shadow: Some(stricter), ..start })
+}
+
 /// The records in a file of whole lines.
 pub fn records(bytes: &[u8]) -> Vec<Record> {
     let lines = bytes.strip_suffix(b"\n").unwrap().split(|b| *b == b'\n');

@@ -201,6 +201,11 @@ impl Policy {
         if let Some(upstream) = flags.upstream.as_ref().filter(|upstream| upstream.has_credentials()) {
             return Err(PolicyError::CredentialsInArguments(upstream.clone()));
         }
+        Policy::of_base(base, flags)
+    }
+
+    /// The policy that is named, with a layer over it.
+    pub(super) fn of_base(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
         match base {
             PolicyArg::Level(level) => Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None),
             PolicyArg::File(file) => {

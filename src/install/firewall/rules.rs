@@ -159,7 +159,9 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     }
     add("answer", if spec.shadow { vec![Rule::any().accept()] } else { answer(own) });
     // Final whatever the protocol: `reject` drops the packet also where it has no answer to give.
-    add("reject", vec![Rule::any().reset(), Rule::any().unreachable()]);
+    if !spec.shadow {
+        add("reject", vec![Rule::any().reset(), Rule::any().unreachable()]);
+    }
     add("control-plane-ports", ports(&spec.control_plane_ports, CONTROL_PLANE));
     if restricted {
         add("hop-by-hop", hop_by_hop());
@@ -360,6 +362,21 @@ pub(super) mod tests {
         let judge = ruleset.chains.iter().find(|c| c.name == "judge").unwrap();
         assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len());
         assert!(!ruleset.chains.iter().any(|c| c.name == "exit"));
+    }
+
+    #[test]
+    fn a_shadows_table_answers_nobody() {
+        let proxy = Some("127.82.70.1:3128".parse().unwrap());
+        for spec in [spec(), WallSpec { proxy, ..spec() }, WallSpec { egress: Egress::Open, ..spec() }] {
+            let names = |shadow| {
+                let chains = ruleset(&WallSpec { shadow, ..spec.clone() }, &[]).chains;
+                chains.into_iter().map(|chain| chain.name).collect::<Vec<_>>()
+            };
+            assert!(names(false).contains(&"reject") && names(false).contains(&"late"));
+            let shadow = names(true);
+            assert!(!["reject", "exit", "leaving"].iter().any(|name| shadow.contains(name)), "{shadow:?}");
+            assert_eq!(shadow.contains(&"late"), spec.proxy.is_some(), "only to keep others from the proxy");
+        }
     }
 
     #[test]
