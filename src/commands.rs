@@ -100,19 +100,20 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
         }
     };
     let directory = std::env::current_dir().map_err(call("getcwd"))?;
-    let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>| {
+    let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>, rung| {
         dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
         let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
-        let planned = plan::plan(policy, &facts, &[], args.run.demanded())
-            .and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
+        let planned =
+            plan::plan(policy, &facts, &[], rung).and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
         Ok::<_, Error>((planned, facts))
     };
     let (planned, facts) = match policy.shadow.clone() {
-        None => planned(policy, databases, identity)?,
+        None => planned(policy, databases, identity, args.run.demanded())?,
         Some(shadow) => {
-            let (enforced, facts) = planned(policy, databases.clone(), None)?;
-            let (stricter, _) = planned(shadow.policy, databases, identity)?;
-            (enforced.and_then(|enforced| plan::shadow::join(enforced, stricter?)), facts)
+            let rung = plan::shadow::rung(&shadow, args.run.demanded())?;
+            let (enforced, facts) = planned(policy, databases.clone(), None, args.run.demanded())?;
+            let (stricter, _) = planned(shadow.policy, databases, identity, Some(rung))?;
+            (enforced.and_then(|enforced| plan::shadow::join(enforced, stricter)), facts)
         }
     };
     let (text, status) = match planned {

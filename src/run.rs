@@ -186,23 +186,25 @@ impl<'a> Loaded<'a> {
         let Loaded { args, policy, mut invocation, probes, run, databases, identity, own_uid, held, .. } = self;
         let weaker = args.run.demanded().is_some_and(|demanded| demanded.name() != RUNGS[0].name());
         let depth = if weaker { Depth::EveryRung } else { Depth::Strongest };
-        let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>| {
+        let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>, rung| {
             dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
             let facts = Facts::gather(&policy, databases, identity, depth)?;
             let masks = control_files::masks(&policy, &facts)?;
-            let plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
-            by_mode::check(&plan, &facts)?;
-            Ok::<_, Error>((plan, facts))
+            let plan = plan::plan(policy, &facts, &masks, rung);
+            Ok::<_, Error>((plan.and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan)), facts))
         };
-        let (mut plan, facts) = match policy.shadow.clone() {
-            None => planned(policy, databases, identity)?,
+        let demanded = args.run.demanded();
+        let (planned, facts) = match policy.shadow.clone() {
+            None => planned(policy, databases, identity, demanded)?,
             Some(shadow) => {
-                let (enforced, mut facts) = planned(policy, databases.clone(), None)?;
-                let (stricter, of_stricter) = planned(shadow.policy, databases, identity)?;
+                let rung = plan::shadow::rung(&shadow, demanded)?;
+                let (enforced, mut facts) = planned(policy, databases.clone(), None, demanded)?;
+                let (stricter, of_stricter) = planned(shadow.policy, databases, identity, Some(rung))?;
                 facts.id_mapping = of_stricter.id_mapping;
-                (plan::shadow::join(enforced, stricter)?, facts)
+                (enforced.and_then(|enforced| plan::shadow::join(enforced, stricter)), facts)
             }
         };
+        let mut plan = planned?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
             proxy.nonce = Some(RefusalNonce::random()?);

@@ -103,6 +103,16 @@ impl Shadow {
         }
     }
 
+    /// Whether all names lead to what is the account's, or would be.
+    pub fn is_accounts(&self, names: &[Name], stage: Pid) -> bool {
+        let _root = AsOwner::enter(self.account);
+        let is_its_own = |name: &Name| {
+            let owner = walk::pin(name).and_then(|object| born(object.as_fd())).map(|found| found.uid);
+            owner == Ok(self.account.as_raw()) || self.is_commands(name, stage)
+        };
+        names.iter().all(is_its_own)
+    }
+
     /// Whether what a name leads to, or else its directory, would be the account's own.
     fn is_commands(&self, name: &Name, stage: Pid) -> bool {
         let object = walk::pin(name).ok().or_else(|| {

@@ -346,7 +346,7 @@ int main(int count, char **arguments) {
     ACT("shm", open("/dev/shm/shadow-act", O_CREAT | O_WRONLY, 0600));
     ACT("null", open("/dev/null", O_WRONLY));
     ACT("device", mknod(W "block", S_IFBLK | 0600, makedev(7, 200)));
-    ACT("own-to-root", (own_file(W "to-root"), chown(W "to-root", 0, 0)));
+    ACT("own-to-none", (own_file(W "to-none"), chown(W "to-none", -1, -1)));
     own_acts(W);
     own_acts(A);
     ACT("app-there", open(A "there", O_WRONLY));
@@ -403,9 +403,9 @@ int main(int count, char **arguments) {
     BY_SOCKS("proxy-socks-address", "\5\1\0\1\13\26\41\54\1\273");
 
     /* Privilege. */
-    ACT("setuid", setuid(0));
+    ACT("setuid", setuid(4243));
     ACT("setuid-other", setuid(4242));
-    ACT("setgid", setgid(0));
+    ACT("setgid", setgid(4243));
     ACT("setresuid", setresuid(-1, 4242, -1));
     ACT("setgroups", setgroups(1, (gid_t[]){0}));
     ACT("setfsuid", setfsuid(4242));

@@ -180,21 +180,16 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     Ruleset { table: spec.table_name(), chains }
 }
 
-/// The hooks of a shadow.
+/// The one hook of a shadow. Its proxy is kept from nobody: the command may be any user.
 fn hooked_for_shadow(spec: &WallSpec) -> Vec<Chain> {
     const FLAGS: u32 = 13;
     const SYN: u8 = 0x02;
     const SYN_OR_ACK: u8 = 0x12;
-    let output = |name, priority, rules| Chain {
-        name,
-        hooked: Some(Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority }),
-        rules,
-    };
     let later = Rule::any().opened_by(spec.uid).protocol(libc::IPPROTO_TCP as u8);
     let later = later.transport_byte(FLAGS, SYN_OR_ACK, Operator::NotEqual, SYN).accept();
-    let early = vec![later, Rule::any().opened_by(spec.uid).jump("judge")];
-    let bar = spec.proxy.map(|proxy| vec![of_others(spec.uid, proxy)]);
-    [output("early", EARLY, early)].into_iter().chain(bar.map(|bar| output("late", LATE, bar))).collect()
+    let rules = vec![later, Rule::any().opened_by(spec.uid).jump("judge")];
+    let hooked = Some(Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY });
+    vec![Chain { name: "early", hooked, rules }]
 }
 
 fn judge(spec: &WallSpec) -> Vec<Rule> {
@@ -374,8 +369,7 @@ pub(super) mod tests {
             };
             assert!(names(false).contains(&"reject") && names(false).contains(&"late"));
             let shadow = names(true);
-            assert!(!["reject", "exit", "leaving"].iter().any(|name| shadow.contains(name)), "{shadow:?}");
-            assert_eq!(shadow.contains(&"late"), spec.proxy.is_some(), "only to keep others from the proxy");
+            assert!(!["reject", "exit", "leaving", "late"].iter().any(|name| shadow.contains(name)), "{shadow:?}");
         }
     }
 

@@ -208,11 +208,11 @@ impl Looked<'_> {
         Some(owner)
     }
 
-    /// Whether a shadow's account would be given what is its own, or what is to be left as it is.
+    /// Whether what a shadow's command has made is given to whom it belongs to, root, or would belong to, the account.
     fn gives_to_account(&self, names: &[Name], uid: u32, gid: u32) -> bool {
         let Ids { uid: own, gid: group } = self.judge.ids;
-        let is_own = || self.judge.shadow.as_ref().is_some_and(|s| s.as_owner(names, self.judge.stage).uid().is_some());
-        [own, u32::MAX].contains(&uid) && [group, u32::MAX].contains(&gid) && is_own()
+        let is_own = || self.judge.shadow.as_ref().is_some_and(|s| s.is_accounts(names, self.judge.stage));
+        [0, own, u32::MAX].contains(&uid) && [0, group, u32::MAX].contains(&gid) && is_own()
     }
 
     fn expected(&self, act: &Act, names: &[Name]) -> Expected {
