@@ -343,3 +343,15 @@ fn it_leaves_nothing_behind() {
     assert_eq!(ended.said.out, "0\n0\n", "no rule refuses anything while it runs: {ended}");
     common::assert_left_nothing(&fence, &before, "a shadow");
 }
+
+#[test]
+fn who_takes_its_table_away_leaves_a_hole_and_is_not_ended() {
+    let fence = Fence::new();
+    let script = "nft flush ruleset; sleep 1; mkdir /usr/local/x; echo goes on";
+    let ended = fence.run(&["--policy", "control", "--shadow", "nist-high"], script);
+    assert_eq!((ended.said.code, ended.said.out.as_str()), (Some(0), "goes on\n"), "{ended}");
+    let seal = ended.seal();
+    let whole = ["network", "privilege", "filesystem"].map(|axis| seal.complete_by_axis[axis]);
+    assert_eq!((seal.complete, whole), (false, [false, false, true]), "{ended}");
+    assert_eq!(seal.would_deny["filesystem"], 1, "{ended}");
+}
