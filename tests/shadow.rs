@@ -1,11 +1,8 @@
 //! A shadow: `control` is what is run, and each `would_deny` is one act that the stricter level refuses when it is enforced, one
 //! to one; nothing is refused by it, and nothing of it can be taken for a denial.
 
-mod common;
-
-#[path = "attempts/mod.rs"]
-#[allow(dead_code, reason = "only its compiler is used")]
 mod attempts;
+mod common;
 
 use common::{Ended, Fence, as_root};
 use ringfence::ledger::record::{Body, Denial, Mechanism};
@@ -82,11 +79,8 @@ fn multiset<'d>(denials: impl IntoIterator<Item = &'d Denial>) -> BTreeMap<Strin
 }
 
 fn would_deny(ended: &Ended) -> Vec<&Denial> {
-    let of = |body| match body {
-        &Body::WouldDeny(ref denial) => Some(denial),
-        _ => None,
-    };
-    ended.records.iter().filter_map(|record| of(&record.body)).collect()
+    let records = ended.records.iter();
+    records.filter_map(|record| if let Body::WouldDeny(denial) = &record.body { Some(denial) } else { None }).collect()
 }
 
 /// The answers to the acts by their names.

@@ -14,6 +14,7 @@ pub mod proxy;
 pub mod publish;
 pub mod reserve;
 pub mod rootless;
+mod shadow;
 pub(crate) mod specs;
 mod stage_process;
 mod surroundings;
@@ -28,8 +29,6 @@ use crate::channel::Channel;
 use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState, as_text};
 use crate::host::{Facts, real_path};
-use crate::ledger::record::{Body, Gap};
-use crate::ledger::{Ledger, LedgerError};
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
 use crate::observe::landlock_audit::LandlockAudit;
@@ -37,7 +36,6 @@ use crate::observe::nflog::NfLog;
 use crate::observe::process::{Mounted, ObserverSpec};
 use crate::plan::Plan;
 use crate::plan::means::{EgressBarrier, FileBarrier};
-use crate::policy::Axis;
 use crate::probe::Suite;
 use crate::probe::selection::Selection;
 use crate::stage::Stage;
@@ -390,25 +388,6 @@ impl Installation {
         if let Some(stage) = &self.stage {
             self.evidence.command_runs(stage.pid, geteuid().as_raw());
         }
-    }
-
-    /// Whether nothing is refused and what would be is recorded.
-    pub fn is_shadow(&self) -> bool {
-        self.shadow
-    }
-
-    /// The table of a shadow is no longer what was installed: from here on no packet is told of.
-    pub fn lose_wall(&mut self, difference: &str, ledger: &mut Ledger) -> Result<(), LedgerError> {
-        self.watch = None;
-        let cause = match self.wall.take().map(Wall::remove_if_there) {
-            Some(Err(left)) => format!("the shadow's table was changed: {difference}; what is left of it: {left}"),
-            _ => format!("the shadow's table was changed: {difference}"),
-        };
-        for axis in [Axis::Network, Axis::Privilege] {
-            let source = "nflog".to_owned();
-            ledger.append(Body::Gap(Gap { axis: Some(axis), source, lost: 0, cause: cause.clone() }))?;
-        }
-        Ok(())
     }
 
     /// The processes of ours beside the stage.
