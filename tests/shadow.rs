@@ -15,7 +15,7 @@ const ACTS: &str = "/usr/local/bin/shadow-acts";
 
 /// What they meet. It is made anew before each run.
 const FURNISH: &str = "
-    rm -rf /usr/fix /etc/fix /usr/closed /tmp/* /app /new-top /run/new /root/new /var/tmp/new /dev/shm/shadow-act
+    rm -rf /usr/fix /etc/fix /usr/closed /tmp/* /app/* /new-top /run/new /root/new /var/tmp/new /dev/shm/shadow-act
     mkdir -p /usr/fix/open /usr/fix/empty /etc/fix /usr/closed/sub /tmp/work /tmp/roots-directory /app
     for name in file victim from out one two open/file; do echo x > /usr/fix/$name; done
     chmod 0666 /usr/fix/open/file; chmod 0777 /usr/fix/open /tmp/work; ln -s file /usr/fix/link
@@ -114,6 +114,32 @@ fn held_against(stage: &Stage, level: &str) -> (Ended, Ended) {
 fn locked_is_shadowed_one_to_one() {
     let (enforced, _) = held_against(&Stage::new(), "locked");
     assert!(enforced.denials().len() >= 80, "{enforced}");
+}
+
+#[test]
+fn a_workspace_that_would_be_idmapped_is_shadowed_one_to_one() {
+    let stage = Stage::new();
+    stage.fence.world.mount_ext4("/app").expect("a file system that can be idmapped");
+    let (enforced, shadowed) = held_against(&stage, "nist-high");
+    assert_eq!(enforced.start().workspaces["/app"], "idmapped", "{enforced}");
+    assert!(shadowed.start().workspaces.is_empty(), "{shadowed}");
+}
+
+#[test]
+fn a_first_packet_that_is_sent_again_is_told_once() {
+    let fence = Fence::new();
+    // No answer arrives.
+    let deaf = "nft add table inet deaf; nft add chain inet deaf input '{ type filter hook input priority 0; }'
+        nft add rule inet deaf input tcp sport 81 drop";
+    as_root(&fence, deaf);
+    let counters = "nft list ruleset | grep -A3 'chain default-deny'";
+    let script = format!("timeout 4 bash -c 'exec 3<>/dev/tcp/11.22.33.44/81'; {counters}");
+    let ended = fence.run(&["--policy", "control", "--shadow", "nist-high"], &script);
+    let told: Vec<_> = would_deny(&ended).iter().map(|d| (d.operation.clone(), d.object.port, d.count)).collect();
+    assert_eq!(told, [("tcp".to_owned(), Some(81), 1)], "{ended}");
+    let packets = ended.said.out.split("counter packets ").nth(1).and_then(|rest| rest.split(' ').next());
+    assert!(packets.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count > 1)), "{ended}");
+    assert!(ended.seal().complete, "{ended}");
 }
 
 #[test]

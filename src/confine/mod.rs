@@ -97,9 +97,10 @@ impl Confinement {
             sys::close_from(first_closed, false).map_err(failed("descriptors", "close_range"))?;
         }
         if self.shadow {
-            let peer = handover.as_ref().map(Peer::fork).transpose()?;
-            // Without an observer there would be nobody to answer.
-            return peer.map_or(Ok(()), |peer| self.load_filter(Some(peer)));
+            // Without an observer nothing would be told, and the record would pass for whole.
+            let Some(handover) = handover else { return wanted("shadow", "no observer", "one") };
+            let peer = Peer::fork(&handover)?;
+            return self.load_filter(Some(peer));
         }
         let Some(identity) = &self.identity else {
             return Ok(());
