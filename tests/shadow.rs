@@ -268,6 +268,11 @@ fn it_is_told_everywhere_that_nothing_of_it_was_enforced() {
     assert_eq!((start.postures["network"].as_str(), shadow.postures["network"].as_str()), ("open", "restricted"));
     let shown = fence.output(fence.ringfence(&["plan", "--policy", "nist-high"]));
     assert!(shown.out.contains(&shadow.policy_digest), "{shown}");
+    let planned = fence.output(fence.ringfence(&["plan", "--policy", "control", "--shadow", "nist-high"]));
+    let line =
+        "shadow of nist-high, not enforced: network restricted, filesystem restricted, privilege locked  digest ";
+    assert!(planned.code == Some(0) && planned.out.contains(&format!("{line}{}", shadow.policy_digest)), "{planned}");
+    assert!(planned.out.contains("level control ") && planned.out.contains("unobserved: "), "{planned}");
     assert!(start.unobserved.iter().any(|text| text.contains("io_uring")), "{:?}", start.unobserved);
 
     let status: serde_json::Value =
