@@ -5,7 +5,7 @@ use crate::confine::exec::SignalState;
 use crate::connect;
 use crate::error::{self, Error, call};
 use crate::host::{Depth, Facts};
-use crate::install::account::Databases;
+use crate::install::account::{Databases, Identity};
 use crate::install::reserve;
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
@@ -86,8 +86,10 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
 
 fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let policy = args.policy.load()?;
+    plan::shadow::check(&policy)?;
     let databases = Databases::read()?;
-    let identity = match (&policy.privilege.user, policy.privilege.posture) {
+    let numbered = policy.shadow.as_ref().map_or(&policy, |shadow| &shadow.policy);
+    let identity = match (&numbered.privilege.user, numbered.privilege.posture) {
         (_, Posture::Open) => None,
         (None, _) if !geteuid().is_root() => Some(databases.callers()),
         (Some(user), _) => Some(databases.named(&user.to_string())?),
@@ -97,16 +99,27 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
             numbers.command.map(|uid| databases.dedicated(uid))
         }
     };
-    let mut policy = policy;
     let directory = std::env::current_dir().map_err(call("getcwd"))?;
-    dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
-    let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
-    let planned = plan::plan(policy, &facts, &[], args.run.demanded())
-        .and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan))
-        .map(|mut plan| {
+    let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>, rung| {
+        dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
+        let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
+        let planned =
+            plan::plan(policy, &facts, &[], rung).and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
+        let planned = planned.map(|mut plan| {
             plan.notes.extend(terminal_note(&plan.policy, facts.is_init));
             plan
         });
+        Ok::<_, Error>((planned, facts))
+    };
+    let (planned, facts) = match policy.shadow.clone() {
+        None => planned(policy, databases, identity, args.run.demanded())?,
+        Some(shadow) => {
+            let rung = plan::shadow::rung(&shadow, args.run.demanded())?;
+            let (enforced, facts) = planned(policy, databases.clone(), None, args.run.demanded())?;
+            let (stricter, _) = planned(shadow.policy, databases, identity, Some(rung))?;
+            (enforced.and_then(|enforced| plan::shadow::join(enforced, stricter)), facts)
+        }
+    };
     let (text, status) = match planned {
         Ok(plan) if args.json => (describe::json(&plan, &facts), 0),
         Ok(plan) => (describe::text(&plan, &facts), 0),
@@ -165,6 +178,9 @@ fn refused(refusal: &Refusal, facts: &Facts) -> String {
 fn verify(args: &VerifyArgs, out: &mut impl Write) -> Result<i32, Error> {
     let found = verify_path(&args.ledger, args.head.as_ref().map(|head| head.as_str()))?;
     writeln!(out, "{found}").map_err(call("write"))?;
+    if let Some(shadow) = found.shadow() {
+        writeln!(out, "{shadow}").map_err(call("write"))?;
+    }
     Ok(i32::from(found.exit_code()))
 }
 

@@ -7,6 +7,7 @@ pub mod dev_box;
 pub mod keep_out;
 pub mod means;
 pub mod rung;
+pub mod shadow;
 mod ssh;
 pub mod upstream;
 mod view;
@@ -53,6 +54,8 @@ pub struct Plan {
     pub scopes: bool,
     /// Whether what they refuse is read from the kernel's audit.
     pub audited: bool,
+    /// The plan of the stricter policy whose refusals are recorded and not made.
+    pub shadow: Option<Box<Plan>>,
     /// What cannot be observed on this rung: one sentence each.
     pub unobserved: Vec<String>,
     /// What an operator should know: one sentence each.
@@ -146,6 +149,9 @@ pub enum Refusal {
         /// Where the command would reach it.
         address: SocketAddr,
     },
+    /// A shadow that cannot be held against the run.
+    #[error(transparent)]
+    Shadow(#[from] shadow::NoShadow),
     /// A path of the policy is not usable.
     #[error("{path}: {fault}", path = path.display())]
     Path {
@@ -174,6 +180,7 @@ pub fn plan(
     demanded: Option<&'static dyn Rung>,
 ) -> Result<Plan, Refusal> {
     policy.check_holdable()?;
+    shadow::check(&policy)?;
     let wanted = rung::wanted(&policy);
     let (rung, mut restrictions) =
         rung::first_that_carries(&wanted, &policy, facts, demanded).map_err(Refusal::NoRung)?;
@@ -262,6 +269,7 @@ pub fn plan(
         wall,
         proxy,
         connector: way.and_then(Result::ok),
+        shadow: None,
         notes,
     })
 }

@@ -96,6 +96,7 @@ impl<'a> Loaded<'a> {
     fn load(args: &'a RunArgs, signals: SignalState) -> Result<Loaded<'a>, Error> {
         let policy = args.policy.load()?;
         policy.check_holdable().map_err(plan::Refusal::from)?;
+        plan::shadow::check(&policy)?;
         inherited::settle(&policy, args)?;
         let invocation = Invocation {
             argv: args.command.clone(),
@@ -127,7 +128,9 @@ impl<'a> Loaded<'a> {
     /// Settles whom the command runs as, and takes the run's numbers.
     fn reserve(&mut self) -> Result<(), Error> {
         self.held.extend(reserve::run(self.run.as_str())?);
-        if self.policy.postures().privilege == Posture::Open {
+        // A shadow takes the numbers of whom its policy would have.
+        let policy = self.policy.shadow.as_ref().map_or(&self.policy, |shadow| &shadow.policy).clone();
+        if policy.postures().privilege == Posture::Open {
             return Ok(());
         }
         if !geteuid().is_root() {
@@ -136,7 +139,7 @@ impl<'a> Loaded<'a> {
         self.busy = reserve::busy_uids();
         reserve::clear_stale_walls(&mut self.busy)?;
         undo::put_back_for_the_dead(&self.busy)?;
-        let user = self.policy.privilege.user.as_ref();
+        let user = policy.privilege.user.as_ref();
         if let Some(user) = user {
             let identity = self.databases.named(&user.to_string())?;
             self.held.push(reserve::named_uid(identity.uid.as_raw())?);
@@ -167,14 +170,27 @@ impl<'a> Loaded<'a> {
 
     fn plan(self) -> Result<Planned<'a>, Error> {
         let Loaded { args, policy, mut invocation, probes, run, databases, identity, own_uid, held, .. } = self;
-        let mut policy = policy;
-        dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
         let weaker = args.run.demanded().is_some_and(|demanded| demanded.name() != RUNGS[0].name());
         let depth = if weaker { Depth::EveryRung } else { Depth::Strongest };
-        let facts = Facts::gather(&policy, databases, identity, depth)?;
-        let masks = control_files::masks(&policy, &facts)?;
-        let mut plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
-        by_mode::check(&plan, &facts)?;
+        let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>, rung| {
+            dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
+            let facts = Facts::gather(&policy, databases, identity, depth)?;
+            let masks = control_files::masks(&policy, &facts)?;
+            let plan = plan::plan(policy, &facts, &masks, rung);
+            Ok::<_, Error>((plan.and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan)), facts))
+        };
+        let demanded = args.run.demanded();
+        let (planned, facts) = match policy.shadow.clone() {
+            None => planned(policy, databases, identity, demanded)?,
+            Some(shadow) => {
+                let rung = plan::shadow::rung(&shadow, demanded)?;
+                let (enforced, mut facts) = planned(policy, databases.clone(), None, demanded)?;
+                let (stricter, of_stricter) = planned(shadow.policy, databases, identity, Some(rung))?;
+                facts.id_mapping = of_stricter.id_mapping;
+                (enforced.and_then(|enforced| plan::shadow::join(enforced, stricter)), facts)
+            }
+        };
+        let mut plan = planned?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
             proxy.nonce = Some(RefusalNonce::random()?);
@@ -205,8 +221,12 @@ impl Planned<'_> {
     fn install(mut self, told: &mut StatusLine) -> Result<Installed, Error> {
         let watchman = Watchman::new()?;
         let (ledger, mask) = control_files::open_ledger(self.args, &self.run, &self.plan)?;
-        if let (Some(view), Some(mask)) = (&mut self.plan.mounts, mask) {
-            let means = self.plan.rung.means();
+        let means = self.plan.rung.means();
+        let view = match &mut self.plan.shadow {
+            Some(stricter) => &mut stricter.mounts,
+            None => &mut self.plan.mounts,
+        };
+        if let (Some(view), Some(mask)) = (view, mask) {
             match means.files {
                 FileBarrier::Mounts => view.mask(&mask),
                 FileBarrier::Landlock if means.one_uid => {

@@ -171,7 +171,11 @@ impl Stage {
         leave: impl FnOnce() -> Result<(), String>,
     ) -> i32 {
         let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
-        if let Err(cause) = apart.and_then(|()| enter()) {
+        // A shadow's view is the observer's alone.
+        let of_observer = self.observer.as_ref().is_some_and(|spec| spec.shadow.is_some());
+        let mut enter = Some(enter);
+        let entered = if of_observer { None } else { enter.take() };
+        if let Err(cause) = apart.and_then(|()| entered.map_or(Ok(()), |enter| enter())) {
             return failed(&supervisor, cause);
         }
         let Some(spec) = &self.observer else { return self.attend(supervisor, None, cover, leave) };
@@ -184,7 +188,9 @@ impl Stage {
                 drop((told, observers));
                 self.attend(supervisor, Some(stages), cover, leave)
             }
-            Ok(Fork::Parent(stage)) => process::live(spec, stage, told, observers),
+            Ok(Fork::Parent(stage)) => {
+                process::live(spec, stage, told, observers, || enter.map_or(Ok(()), |enter| enter()))
+            }
             Err(errno) => failed(&supervisor, format!("observer: fork: {errno}")),
         }
     }

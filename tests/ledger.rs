@@ -50,6 +50,7 @@ fn start() -> Body {
         host: BTreeMap::new(),
         restrictions: BTreeMap::new(),
         labels: BTreeMap::new(),
+        shadow: None,
         unobserved: vec![],
         refusal_nonce: None,
         workspaces: BTreeMap::new(),

@@ -28,6 +28,7 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         host: Default::default(),
         restrictions: Default::default(),
         labels: Default::default(),
+        shadow: None,
         unobserved: Vec::new(),
         refusal_nonce: None,
         workspaces: Default::default(),

@@ -40,6 +40,9 @@ pub struct Confinement {
     pub shared: Option<Arc<landlock::Outside>>,
     /// Whether what they refuse is read from the kernel's audit.
     pub audited: bool,
+    /// Whether this is a shadow's: the command is held by nothing of it and its calls are shown to the observer, which takes
+    /// the whole confinement.
+    pub shadow: bool,
 }
 
 /// Why a child could not be confined.
@@ -93,6 +96,12 @@ impl Confinement {
         if !mutation::left_out("descriptors") {
             sys::close_from(first_closed, false).map_err(failed("descriptors", "close_range"))?;
         }
+        if self.shadow {
+            // Without an observer nothing would be told, and the record would pass for whole.
+            let Some(handover) = handover else { return wanted("shadow", "no observer", "one") };
+            let peer = Peer::fork(&handover)?;
+            return self.load_filter(Some(peer));
+        }
         let Some(identity) = &self.identity else {
             return Ok(());
         };
@@ -140,7 +149,8 @@ impl Confinement {
     /// their hands, each keeps its own.
     pub fn share_domain(&mut self) -> Result<(), ConfineError> {
         let no_new_privs = self.privilege == Posture::Locked || self.means.implies_no_new_privs();
-        let held = self.identity.is_some() && no_new_privs && self.scopes && !mutation::left_out("landlock");
+        let held =
+            self.identity.is_some() && !self.shadow && no_new_privs && self.scopes && !mutation::left_out("landlock");
         if held && !self.means.one_uid {
             self.shared = Some(Arc::new(landlock::share_scopes(self.audited, self.by_rules())?));
         }

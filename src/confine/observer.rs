@@ -56,8 +56,10 @@ impl Confinement {
         sys::keep_capabilities(true).map_err(failed("observer", "prctl"))?;
         setresgid(gid, gid, gid).map_err(failed("observer", "setresgid"))?;
         // Where it connects for the command, whom it connects to sees the effective uid (unix(7), SO_PEERCRED).
-        let effective = if self.means.egress == EgressBarrier::MadeSockets { uid } else { own };
-        setresuid(own, effective, own).map_err(failed("observer", "setresuid"))?;
+        let effective = if self.means.egress == EgressBarrier::MadeSockets || self.shadow { uid } else { own };
+        // A shadow asks about what the command has made as who made it, root, and without a capability.
+        let real = if self.shadow { Uid::from_raw(0) } else { own };
+        setresuid(real, effective, own).map_err(failed("observer", "setresuid"))?;
         sys::keep_capabilities(false).map_err(failed("observer", "prctl"))?;
         // The ids for files alone are another user's, which takes SETUID once more.
         let raised = CapabilitySets { effective: SETUID, permitted: SETUID | kept, inheritable: 0 };
@@ -70,7 +72,7 @@ impl Confinement {
         let gids = getresgid().map_err(failed("observer", "getresgid"))?;
         let uids = getresuid().map_err(failed("observer", "getresuid"))?;
         wanted("observer", [gids.real, gids.effective, gids.saved], [gid; 3])?;
-        wanted("observer", [uids.real, uids.effective, uids.saved], [own, effective, own])?;
+        wanted("observer", [uids.real, uids.effective, uids.saved], [real, effective, own])?;
         // An id that cannot be set returns the one in force (setfsuid(2)).
         wanted("observer", setfsuid(Uid::from_raw(u32::MAX)), uid)?;
         Ok(kept)

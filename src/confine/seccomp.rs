@@ -102,6 +102,12 @@ pub fn program_with_listener(rules: &[Rule], watched: &[Watched], tables: &[Tabl
     })
 }
 
+/// The program of a shadow: all that [`program_with_listener`] hands over, and nothing that it answers by itself.
+pub fn program_of_shadow(rules: &[Rule], watched: &[Watched], tables: &[Table]) -> Result<Vec<u8>, FilterError> {
+    let recorded: Vec<Rule> = rules.iter().filter(|rule| rule.axis.is_some()).cloned().collect();
+    program_with_listener(&recorded, watched, tables)
+}
+
 /// One instruction, `struct sock_filter` (linux/filter.h).
 const INSTRUCTION: usize = 8;
 /// The longest program that the kernel takes (linux/bpf_common.h, BPF_MAXINSNS).

@@ -15,6 +15,7 @@ pub mod proxy;
 pub mod publish;
 pub mod reserve;
 pub mod rootless;
+mod shadow;
 pub(crate) mod specs;
 mod stage_process;
 mod surroundings;
@@ -26,6 +27,7 @@ mod view;
 pub mod workspace;
 
 use crate::channel::Channel;
+use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState, as_text};
 use crate::host::{Facts, real_path};
 use crate::mutation;
@@ -45,7 +47,7 @@ use account::AccountError;
 use account::Identity;
 pub use error::InstallError;
 use firewall::rules::PROXIES;
-use firewall::{Wall, Watch};
+use firewall::{Wall, WallSpec, Watch};
 use mounts::MountPlan;
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::{Pid, geteuid};
@@ -124,6 +126,8 @@ pub struct Installation {
     pub suite: Option<Suite>,
     /// Whom the command runs as.
     identity: Option<Identity>,
+    /// Whether nothing is refused and what would be is recorded.
+    shadow: bool,
     /// Children that this program was started with, which are none of the run's.
     strangers: Vec<Pid>,
 }
@@ -148,7 +152,9 @@ impl Installation {
             // What is under /proc of this process, and of all that it forks, is then root's (proc_pid(5)).
             set_dumpable(false).map_err(|errno| InstallError::Call { call: "prctl PR_SET_DUMPABLE", errno })?;
         }
-        if let (Some(identity), Some(home)) = (&plan.identity, &plan.home)
+        // What a shadow needs of the stricter policy: all that the command is not held by.
+        let held = plan.shadow.as_deref().unwrap_or(plan);
+        if let (Some(identity), Some(home)) = (&held.identity, &held.home)
             && !mutation::left_out("home")
         {
             self.home = home::make(&home.path, &home.state, identity.uid, identity.gid)?;
@@ -161,15 +167,15 @@ impl Installation {
             self.namespaces = Some(inside);
         }
         // The proxy is forked before anything is open that it must not have.
-        if let Some(proxy) = plan.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
+        if let Some(proxy) = held.proxy.as_ref().filter(|_| !mutation::left_out("proxy")) {
             let uid = own_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
             let ids = (!plan.rung.means().one_uid).then_some(uid);
             let listener = self.namespaces.as_mut().and_then(Namespaces::take_listener);
-            let process = proxy::start(proxy, ids, listener)?;
+            let process = proxy::start(proxy, ids, listener, plan.shadow.is_some())?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
-        self.put_up_wall(run, plan)?;
+        self.put_up_wall(run, held, plan.shadow.is_some())?;
         if plan.audited {
             self.evidence.read_audit(LandlockAudit::open().map_err(EvidenceError::from)?);
         }
@@ -207,7 +213,7 @@ impl Installation {
         Ok(())
     }
 
-    fn put_up_wall(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
+    fn put_up_wall(&mut self, run: &str, plan: &Plan, shadow: bool) -> Result<(), InstallError> {
         let reports = self.proxy_held.as_mut().and_then(|p| p.take_reports());
         let walled = plan.wall.as_ref().filter(|_| plan.rung.means().egress == EgressBarrier::Firewall);
         let (Some(wall), Some(identity)) = (walled, &plan.identity) else {
@@ -220,6 +226,7 @@ impl Installation {
         };
         if !mutation::left_out("wall") {
             let spec = wall_spec(run, identity.uid.as_raw(), self.proxy.map(|p| p.1), wall, log.group());
+            let spec = WallSpec { shadow, ..spec };
             // Watched from before it is there: its own making is the first change that is looked into, while the probes run.
             (self.watch, self.wall) = match &mut self.namespaces {
                 Some(inside) => (
@@ -245,7 +252,9 @@ impl Installation {
         invocation: &Invocation,
     ) -> Result<(), InstallError> {
         let proxy = self.proxy.map(|p| p.1);
-        let mut mounts = plan.mounts.clone();
+        let shadow = plan.shadow.is_some();
+        let held = plan.shadow.as_deref().unwrap_or(plan);
+        let mut mounts = held.mounts.clone();
         self.protect_from_later(run, plan, &facts.session, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
@@ -254,23 +263,28 @@ impl Installation {
         if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
             mounts.mask(&undo.path);
         }
-        let by_landlock = plan.rung.means().files == FileBarrier::Landlock;
+        let by_landlock = held.rung.means().files == FileBarrier::Landlock;
         if let (Some(mounts), Some(proxy), false) = (&mut mounts, proxy, by_landlock) {
             mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
         }
         let environment = command_environment(plan, invocation, proxy)?;
-        let surroundings = surroundings(plan, mounts.as_ref(), self.proxy, invocation, &environment);
-        let (confinement, calls) = confinement(plan)?;
-        let observer = plan.identity.as_ref().zip(own_uid).map(|(identity, own_uid)| ObserverSpec {
+        // A shadow's probes try what is enforced, which none of it is.
+        let (seen, by) = if shadow { (None, None) } else { (mounts.as_ref(), self.proxy) };
+        let surroundings = surroundings(plan, seen, by, invocation, &environment);
+        let (confinement, calls) = confinement(held, shadow)?;
+        let observer = held.identity.as_ref().zip(own_uid).map(|(identity, own_uid)| ObserverSpec {
             confinement: confinement.clone(),
             own_uid,
             calls,
             ids: identity.into(),
-            unnoted: unnoted(plan, proxy),
+            unnoted: unnoted(held, proxy),
             mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
             view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
-            sockets: sockets(run, plan, proxy),
+            sockets: sockets(run, held, proxy),
+            shadow: shadow
+                .then(|| held.workspaces.keys().chain(held.home.as_ref().map(|home| &home.path)).cloned().collect()),
         });
+        let confinement = if shadow { Confinement { identity: None, ..confinement } } else { confinement };
         let stage = Stage {
             confinement,
             observer,
@@ -282,7 +296,7 @@ impl Installation {
         let (hears, tells) = Channel::pair()?;
         let (takes_table, gives_table) = Channel::pair()?;
         let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
-        let (means, scopes) = (plan.rung.means(), plan.scopes);
+        let (means, scopes) = (held.rung.means(), held.scopes);
         match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
             Fork::Child => {
                 // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
@@ -325,6 +339,7 @@ impl Installation {
             }
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
+                self.shadow = shadow;
                 self.observer = stage.observer.as_ref().map(|_| pid);
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.view_to_come = mounts.filter(|_| !by_landlock).map(|plan| (takes_table, plan));
@@ -338,8 +353,13 @@ impl Installation {
     /// The stage is in the sandbox's namespaces, under this number: from here on the observer, its parent, is heard.
     pub fn stage_is_ready(&mut self, pid: Pid, patience: Duration) -> Result<(), InstallError> {
         self.stage.iter_mut().for_each(|stage| stage.pid = pid);
-        if let Some(identity) = &self.identity {
-            self.evidence.of_command(identity.uid.as_raw(), pid);
+        match &self.identity {
+            Some(identity) => self.evidence.of_command(identity.uid.as_raw(), pid),
+            None if self.shadow => {
+                self.evidence.of_command(geteuid().as_raw(), pid);
+                self.evidence.of_shadow();
+            }
+            None => {}
         }
         if let Some((channel, plan)) = self.view_to_come.take() {
             self.view = Some(MountWatch::begin(&channel, plan)?);

@@ -74,7 +74,13 @@ pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -
 }
 
 /// Starts the proxy on `listener` or else on a free port of [`PROXIES`], with a uid of its own if one is given.
-pub fn start(plan: &ProxyPlan, uid: Option<u32>, listener: Option<TcpListener>) -> Result<ProxyProcess, SpawnError> {
+/// A shadow's serves what it would refuse.
+pub fn start(
+    plan: &ProxyPlan,
+    uid: Option<u32>,
+    listener: Option<TcpListener>,
+    shadow: bool,
+) -> Result<ProxyProcess, SpawnError> {
     let listener = listener.map_or_else(|| TcpListener::bind((PROXIES, 0)), Ok).map_err(failed("bind"))?;
     let port = listener.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
@@ -86,7 +92,7 @@ pub fn start(plan: &ProxyPlan, uid: Option<u32>, listener: Option<TcpListener>) 
             match strip(&listener, &recorder, &told, uid, &filter) {
                 Ok(()) => {
                     drop(told);
-                    sys::exit_now(serve(listener, plan, recorder));
+                    sys::exit_now(serve(listener, plan, recorder, shadow));
                 }
                 Err(error) => {
                     // Where even this cannot be told, the supervisor sees the channel close.
@@ -104,10 +110,10 @@ pub fn start(plan: &ProxyPlan, uid: Option<u32>, listener: Option<TcpListener>) 
 }
 
 /// Serves until it is asked to end, or something ends it; its status tells which.
-fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder) -> i32 {
+fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder, shadow: bool) -> i32 {
     let ProxyPlan { allowlist, address_rules, dns, upstream, nonce } = plan.clone();
     let (allowlist, dns) = name::admit(&allowlist, dns, upstream.is_some());
-    let spec = ProxySpec { allowlist, address_rules, dns, upstream, nonce, limits: Limits::default() };
+    let spec = ProxySpec { allowlist, address_rules, dns, upstream, nonce, shadow, limits: Limits::default() };
     i32::from(proxy::run(listener, spec, recorder).is_err())
 }
 

@@ -37,13 +37,18 @@ pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Op
     made.then(|| SocketRules { masked, ..rules() })
 }
 
-/// How the command is confined, and which of its calls are looked at.
-pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallError> {
+/// How the command is confined, and which of its calls are looked at; with `shadow`, how the observer is, and the command not
+/// at all.
+pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Calls), InstallError> {
     let postures = plan.policy.postures();
     let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, Ids::from);
     let means = plan.rung.means();
     let terms = Terms { privilege: postures.privilege, network: postures.network, means };
-    let calls = Calls::new(&terms, own, &plan.policy.privilege.abi);
+    let abi = &plan.policy.privilege.abi;
+    let calls = match shadow {
+        true => Calls::of_shadow(&terms, own, abi, plan.wall.is_some()),
+        false => Calls::new(&terms, own, abi),
+    };
     let plain = Terms { means: Means { egress: EgressBarrier::Firewall, ..means }, ..terms };
     let own_calls = Calls::new(&plain, own, &plan.policy.privilege.abi);
     let confinement = Confinement {
@@ -52,10 +57,14 @@ pub(super) fn confinement(plan: &Plan) -> Result<(Confinement, Calls), InstallEr
         identity: plan.identity.clone(),
         filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
         observers: seccomp::program(&own_calls.rules, &own_calls.watched, &own_calls.tables)?,
-        notifying: seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
+        notifying: match shadow {
+            true => seccomp::program_of_shadow(&calls.rules, &calls.watched, &calls.tables)?,
+            false => seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,
+        },
         scopes: plan.scopes,
         shared: None,
         audited: plan.audited,
+        shadow,
     };
     Ok((confinement, calls))
 }
@@ -74,6 +83,7 @@ pub(crate) fn wall_spec(
     WallSpec {
         run: run.to_owned(),
         uid,
+        shadow: false,
         proxy,
         egress: plan.egress,
         loopback: match &plan.loopback {

@@ -33,7 +33,7 @@ pub(super) fn command_environment(
             home: &home,
             user: plan.identity.as_ref().map(|i| i.name.as_str()),
             proxy: proxy.map(SocketAddr::V4),
-            connector: plan.connector.as_deref(),
+            connector: plan.shadow.as_deref().unwrap_or(plan).connector.as_deref(),
             writable: &|path| trees.admit_write(path),
         },
     );

@@ -89,7 +89,7 @@ impl OpenFolds {
             return;
         }
         let denial = match &record.body {
-            Body::Denial(denial) => Some((denial, key(denial))),
+            Body::Denial(denial) | Body::WouldDeny(denial) => Some((denial, key(denial))),
             _ => None,
         };
         for held in &mut self.slots {

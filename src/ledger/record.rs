@@ -45,7 +45,7 @@ pub enum Body {
     Denial(Denial),
     /// A read of a watched path.
     Read(PathEvent),
-    /// What a stricter policy would have refused.
+    /// What the shadowed policy would have refused: it was not.
     WouldDeny(Denial),
     /// An exact count of what could not be stored or received.
     Gap(Gap),
@@ -112,6 +112,9 @@ pub struct Start {
     pub restrictions: BTreeMap<String, String>,
     /// `--label KEY=VALUE`.
     pub labels: BTreeMap<String, String>,
+    /// The stricter policy that was held against the run and not enforced; none where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Shadow>,
     /// What this host, on this rung, cannot observe: one sentence each.
     pub unobserved: Vec<String>,
     /// What stands in the field `Ringfence-Refusal` of the proxy's refusals, 32 hexadecimal digits; none where they are
@@ -120,6 +123,17 @@ pub struct Start {
     pub refusal_nonce: Option<String>,
     /// Workspaces whose ownership was changed for the run: path and how (`idmapped`, `chown`).
     pub workspaces: BTreeMap<String, String>,
+}
+
+/// A policy of which nothing is enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shadow {
+    /// Its level's name, or `custom`.
+    pub level: String,
+    /// SHA-256 of its canonical TOML, in hexadecimal.
+    pub policy_digest: String,
+    /// Posture by axis.
+    pub postures: BTreeMap<String, String>,
 }
 
 /// The outcome of one pre-flight probe.
@@ -363,6 +377,10 @@ pub struct Seal {
     pub exit_code: Option<i32>,
     /// Denials by axis, folded ones counted in full.
     pub denials: BTreeMap<String, u64>,
+    /// What the shadowed policy would have refused, by axis, folded records counted in full; nothing of it was refused.
+    /// Empty where there is no shadow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub would_deny: BTreeMap<String, u64>,
     /// True only if no gap was recorded.
     pub complete: bool,
     /// Completeness by axis.

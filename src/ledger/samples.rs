@@ -19,6 +19,7 @@ pub fn start() -> Body {
         host: BTreeMap::from([("landlock_abi".into(), 6.into())]),
         restrictions: BTreeMap::new(),
         labels: BTreeMap::from([("task".into(), "a-b".into())]),
+        shadow: None,
         unobserved: vec!["reads".into()],
         refusal_nonce: None,
         workspaces: BTreeMap::new(),
@@ -62,6 +63,14 @@ pub fn sealed(bodies: impl IntoIterator<Item = Body>) -> (Vec<u8>, Sealed) {
     }
     let sealed = ledger.seal(EXITED).unwrap();
     (std::fs::read(&path).unwrap(), sealed)
+}
+
+/// The start of a run that enforces nothing and has a shadow.
+pub fn shadowed() -> Body {
+    let Body::Start(start) = start() else { unreachable!() };
+    let open = ["network", "filesystem", "privilege"].map(|axis| (axis.to_owned(), "open".to_owned()));
+    let stricter = Shadow { level: "nist-high".into(), policy_digest: chain::ORIGIN.into(), postures: BTreeMap::new() };
+    Body::Start(Start { postures: open.into(), shadow: Some(stricter), ..start })
 }
 
 /// The records in a file of whole lines.

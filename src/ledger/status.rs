@@ -17,6 +17,9 @@ pub struct Status {
     pub exit_code: Option<i32>,
     /// Denials stored, by axis.
     pub denials: BTreeMap<String, u64>,
+    /// What the shadowed policy would have refused, by axis; nothing of it was. Not there where there is no shadow.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub would_deny: BTreeMap<String, u64>,
     /// Whether the record is complete; null where there is no sealed record.
     pub complete: Option<bool>,
     /// The same by axis; empty where there is no sealed record.
@@ -33,6 +36,7 @@ impl Status {
             outcome: end.outcome,
             exit_code: end.exit_code,
             denials: BTreeMap::new(),
+            would_deny: BTreeMap::new(),
             complete: None,
             complete_by_axis: BTreeMap::new(),
             head: None,
@@ -55,6 +59,7 @@ impl From<&Sealed> for Status {
             outcome: seal.outcome,
             exit_code: seal.exit_code,
             denials: seal.denials.clone(),
+            would_deny: seal.would_deny.clone(),
             complete: Some(sealed.complete),
             complete_by_axis: sealed.complete_by_axis.clone(),
             head: Some(sealed.head.clone()),

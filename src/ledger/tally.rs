@@ -15,6 +15,8 @@ struct Loss {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     denials: BTreeMap<Axis, u64>,
+    /// What a shadow would have refused, where there is one.
+    would_deny: Option<BTreeMap<Axis, u64>>,
     holes: BTreeSet<Option<Axis>>,
     losses: BTreeMap<Option<Axis>, Loss>,
 }
@@ -26,6 +28,11 @@ impl Tally {
             Body::Denial(denial) => {
                 let denials = self.denials.entry(denial.axis).or_default();
                 *denials = denials.saturating_add(denial.count);
+            }
+            Body::Start(start) if start.shadow.is_some() => self.would_deny = Some(BTreeMap::new()),
+            Body::WouldDeny(denial) => {
+                let counted = self.would_deny.get_or_insert_default().entry(denial.axis).or_default();
+                *counted = counted.saturating_add(denial.count);
             }
             Body::Gap(gap) => {
                 self.holes.insert(gap.axis);
@@ -64,8 +71,12 @@ impl Tally {
 
     /// Denials by axis, each axis named.
     pub(super) fn denials(&self) -> BTreeMap<String, u64> {
-        let count = |axis| self.denials.get(axis).copied().unwrap_or_default();
-        Axis::ALL.iter().map(|axis| (axis.name().to_owned(), count(axis))).collect()
+        named(&self.denials)
+    }
+
+    /// What would have been refused by axis, each axis named; nothing where there is no shadow.
+    pub(super) fn would_deny(&self) -> BTreeMap<String, u64> {
+        self.would_deny.as_ref().map(named).unwrap_or_default()
     }
 
     pub(super) fn complete(&self) -> bool {
@@ -77,4 +88,9 @@ impl Tally {
         let whole = |axis: Axis| !self.holes.contains(&None) && !self.holes.contains(&Some(axis));
         Axis::ALL.iter().map(|axis| (axis.name().to_owned(), whole(*axis))).collect()
     }
+}
+
+fn named(counts: &BTreeMap<Axis, u64>) -> BTreeMap<String, u64> {
+    let count = |axis| counts.get(axis).copied().unwrap_or_default();
+    Axis::ALL.iter().map(|axis| (axis.name().to_owned(), count(axis))).collect()
 }

@@ -4,9 +4,10 @@ use super::chain::{ORIGIN, head_after, is_head};
 use super::escape::printable;
 use super::lines::{Line, Lines};
 use super::open_folds::OpenFolds;
-use super::record::{Body, Gap, Record, Seal, VERSION};
+use super::record::{Body, Gap, Record, Seal, Start, VERSION};
 use super::run_id::RunId;
 use super::tally::Tally;
+use crate::policy::Posture;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -27,6 +28,8 @@ pub enum Verification {
         denials: u64,
         /// SHA-256 of the last line.
         head: String,
+        /// The policy that was held against the run and not enforced, where there was one.
+        shadow: Option<Shadowed>,
     },
     /// What is there is as it was written, but it is not everything.
     Incomplete {
@@ -36,6 +39,8 @@ pub enum Verification {
         denials: u64,
         /// What is missing, one phrase each, at most 37.
         why: Vec<String>,
+        /// As of a whole one.
+        shadow: Option<Shadowed>,
     },
     /// A line is not as it was written, or lines were removed or put in.
     Altered {
@@ -46,7 +51,34 @@ pub enum Verification {
     },
 }
 
+/// What a run's shadow comes to. Its text is one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadowed {
+    /// The level of which nothing was enforced.
+    pub level: String,
+    /// The level that was.
+    pub enforced: String,
+    /// What would have been refused, folded records in full.
+    pub would_deny: u64,
+}
+
+impl fmt::Display for Shadowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shadowed { level, enforced, would_deny } = self;
+        let [level, enforced] = [level, enforced].map(|level| printable(level));
+        write!(f, "a shadow of {level}, enforcing {enforced}: {would_deny} would be denied, and none of it was refused")
+    }
+}
+
 impl Verification {
+    /// The policy that was held against the run and not enforced; none where there was none, or where nothing vouches for it.
+    pub fn shadow(&self) -> Option<&Shadowed> {
+        match self {
+            Verification::Complete { shadow, .. } | Verification::Incomplete { shadow, .. } => shadow.as_ref(),
+            Verification::Altered { .. } => None,
+        }
+    }
+
     /// 0 complete, 1 incomplete, 2 altered.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -60,10 +92,10 @@ impl Verification {
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verification::Complete { records, denials, head } => {
+            Verification::Complete { records, denials, head, .. } => {
                 write!(f, "complete: {records} records, {denials} denials, head {head}")
             }
-            Verification::Incomplete { records, denials, why } => {
+            Verification::Incomplete { records, denials, why, .. } => {
                 write!(f, "incomplete: {records} records, {denials} denials: {}", why.join("; "))
             }
             Verification::Altered { line, why } => write!(f, "altered: line {line}: {why}"),
@@ -138,6 +170,9 @@ pub fn verify_each<R: BufRead>(
 struct Check {
     records: u64,
     denials: u64,
+    shadow: Option<Shadowed>,
+    /// Whether nothing was enforced beside the shadow.
+    open: bool,
     head: Option<String>,
     mono_ns: u64,
     run: String,
@@ -168,6 +203,11 @@ impl Check {
             super::line::decode(line.bytes).map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
         self.frame(&record)?;
         self.body(&record.body, line.bytes)?;
+        if let (Body::Start(Start { shadow: Some(shadow), postures, .. }), 0) = (&record.body, self.records) {
+            let (level, enforced) = (shadow.level.clone(), record.level.clone());
+            self.shadow = Some(Shadowed { level, enforced, would_deny: 0 });
+            self.open = postures.values().all(|posture| posture == Posture::Open.name());
+        }
         self.folds.note(&record);
         self.records += 1;
         self.head = Some(head_after(line.bytes));
@@ -213,6 +253,11 @@ impl Check {
                 self.seal(seal, line)?;
                 self.sealed = true;
             }
+            (Body::WouldDeny(denial), _) => match &mut self.shadow {
+                Some(shadow) => shadow.would_deny = shadow.would_deny.saturating_add(denial.count),
+                None => return Err("is what would be denied, in a run that has no shadow".to_owned()),
+            },
+            (Body::Denial(_), _) if self.open => return Err("is a denial, in a run that enforces nothing".to_owned()),
             (Body::Denial(denial), _) => self.denials = self.denials.saturating_add(denial.count),
             (Body::Gap(gap), _) => self.gap(gap),
             _ => {}
@@ -240,6 +285,10 @@ impl Check {
         if seal.denials != self.tally.denials() {
             return Err(format!("seals denials {:?} where {:?} are recorded", seal.denials, self.tally.denials()));
         }
+        if seal.would_deny != self.tally.would_deny() {
+            let recorded = self.tally.would_deny();
+            return Err(format!("seals {:?} as what would be denied where {recorded:?} are recorded", seal.would_deny));
+        }
         if seal.complete != self.tally.complete() || seal.complete_by_axis != self.tally.complete_by_axis() {
             return Err("seals a completeness that the recorded gaps do not bear out".to_owned());
         }
@@ -264,7 +313,7 @@ impl Check {
         if self.records == 0 {
             why.push("there is no start".to_owned());
         }
-        let (records, mut denials) = (self.records, self.denials);
+        let (records, mut denials, mut shadow) = (self.records, self.denials, self.shadow);
         if !self.sealed {
             why.push("there is no seal".to_owned());
             let name = self.folds.name().to_owned();
@@ -273,14 +322,15 @@ impl Check {
                 return Verification::Altered { line, why };
             }
             if left.count() > 0 {
-                denials = denials.saturating_add(left.count());
+                let counted = shadow.as_mut().map_or(&mut denials, |shadow| &mut shadow.would_deny);
+                *counted = counted.saturating_add(left.count());
                 why.push(format!("{} of the denials are counted in {name} and stand in no record", left.count()));
             }
             why.extend(left.faults.into_iter().take(REASONS_LIMIT));
         }
         match (why.is_empty(), self.head) {
-            (true, Some(head)) => Verification::Complete { records, denials, head },
-            _ => Verification::Incomplete { records, denials, why },
+            (true, Some(head)) => Verification::Complete { records, denials, head, shadow },
+            _ => Verification::Incomplete { records, denials, why, shadow },
         }
     }
 }

@@ -54,6 +54,33 @@ fn without_a_seal_or_a_line_a_ledger_is_incomplete() {
 }
 
 #[test]
+fn a_denial_and_what_would_be_one_never_stand_for_each_other() {
+    let body = |record: &Record, body: Body| Record { body, ..record.clone() };
+    let (bytes, _) = three();
+    let mut forged = records(&bytes);
+    forged[2] = body(&forged[2], Body::WouldDeny(denial(Axis::Network, "a.test")));
+    let found = check(&rechained(forged.clone()), None);
+    assert_eq!(found.to_string(), "altered: line 3: is what would be denied, in a run that has no shadow");
+    forged[0] = body(&forged[0], shadowed());
+    let found = check(&rechained(forged.clone()), None);
+    assert!(found.to_string().starts_with("altered: line 4: seals denials"), "{found}");
+    forged[2] = body(&forged[2], Body::Denial(denial(Axis::Network, "a.test")));
+    let found = check(&rechained(forged.clone()), None);
+    assert_eq!(found.to_string(), "altered: line 3: is a denial, in a run that enforces nothing");
+    let Body::Seal(mut seal) = forged[3].body.clone() else { panic!() };
+    seal.denials.insert("network".into(), 0);
+    forged[2] = body(&forged[2], Body::WouldDeny(denial(Axis::Network, "a.test")));
+    forged[3] = body(&forged[3], Body::Seal(seal.clone()));
+    let found = check(&rechained(forged.clone()), None);
+    assert!(found.to_string().starts_with("altered: line 4: seals {} as what would be denied"), "{found}");
+    seal.would_deny = seal.denials.clone();
+    seal.would_deny.insert("network".into(), 1);
+    forged[3] = body(&forged[3], Body::Seal(seal));
+    let found = check(&rechained(forged), None);
+    assert_eq!((found.exit_code(), found.shadow().map(|shadow| shadow.would_deny)), (0, Some(1)), "{found}");
+}
+
+#[test]
 fn recorded_gaps_make_a_ledger_incomplete_and_are_told_in_bounded_number() {
     let (bytes, end) = sealed((0..40).map(|n| gap(Some(Axis::Network), n)));
     assert!(!end.complete);
@@ -195,8 +222,7 @@ fn any_body() -> impl Strategy<Value = Body> {
         Body::Infrastructure(Infrastructure { operation: "resolve".into(), object, cause, http_status: Some(502) })
     });
     prop_oneof![
-        4 => denial.clone().prop_map(Body::Denial),
-        1 => denial.prop_map(Body::WouldDeny),
+        5 => denial.prop_map(Body::Denial),
         1 => infrastructure,
         1 => any::<bool>().prop_map(probe),
         1 => any::<String>().prop_map(|cause| Body::Abort(Abort { cause })),

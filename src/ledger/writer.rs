@@ -10,7 +10,7 @@ use super::error::LedgerError;
 use super::escape::printable;
 use super::fold::Folds;
 use super::line::{LINE_LIMIT, encode};
-use super::record::{Body, Infrastructure, Object, Outcome, Record, Seal, VERSION};
+use super::record::{Body, Denial, Infrastructure, Object, Outcome, Record, Seal, VERSION};
 use super::run_id::RunId;
 use super::sink::{Refused, Sink};
 use super::tally::Tally;
@@ -97,6 +97,8 @@ pub struct Ledger {
     run: String,
     level: String,
     mode: LedgerMode,
+    /// Whether nothing is refused, so that what sources tell of would have been.
+    shadow: bool,
     stage: Stage,
     seq: u64,
     head: String,
@@ -138,6 +140,7 @@ impl Ledger {
             run: run.to_string(),
             level: level.to_owned(),
             mode: LedgerMode::default(),
+            shadow: false,
             stage: Stage::Empty,
             seq: 0,
             head: ORIGIN.to_owned(),
@@ -154,6 +157,17 @@ impl Ledger {
     /// The same ledger in another mode.
     pub fn with_mode(self, mode: LedgerMode) -> Ledger {
         Ledger { mode, ..self }
+    }
+
+    /// The same ledger for a run that enforces nothing beside its shadow: each denial that is appended is one that would
+    /// have been, and stands there as `would_deny`, so that none can be taken for an enforced one.
+    pub fn of_shadow(self) -> Ledger {
+        Ledger { shadow: true, ..self }
+    }
+
+    /// What becomes of a denial in this ledger.
+    fn body_of(&self, denial: Denial) -> Body {
+        if self.shadow { Body::WouldDeny(denial) } else { Body::Denial(denial) }
     }
 
     /// Closes the ledger's files to their own owner too until the seal, for a command that has the same uid. A descriptor of
@@ -265,6 +279,7 @@ impl Ledger {
             outcome: end.outcome,
             exit_code: end.exit_code,
             denials: self.tally.denials(),
+            would_deny: self.tally.would_deny(),
             complete: self.tally.complete(),
             complete_by_axis: self.tally.complete_by_axis(),
             head: self.head.clone(),

@@ -34,8 +34,15 @@ fn end(mut child: Child) {
 
 fn logged(protocol: u8, from: SocketAddr, to: &str) -> Logged {
     let to: SocketAddr = to.parse().unwrap();
-    let packet =
-        Packet { protocol, src: from.ip(), sport: Some(from.port()), dst: to.ip(), dport: Some(to.port()), icmp: None };
+    let packet = Packet {
+        protocol,
+        src: from.ip(),
+        sport: Some(from.port()),
+        dst: to.ip(),
+        dport: Some(to.port()),
+        icmp: None,
+        sequence: None,
+    };
     Logged { rule: "default-deny".into(), uid: Some(uid()), packet: Some(packet) }
 }
 

@@ -3,13 +3,15 @@
 //! Everything read here is the caller's to change at any moment. It decides no refusal by itself: the kernel is asked.
 
 use super::act::{Base, Place};
+use super::shadow;
 use super::threads;
+use super::walk::is;
 use crate::procfs;
 use crate::sys::{self, CapabilitySets, capability, notify};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag};
 use nix::sys::uio::{RemoteIoVec, pread, process_vm_readv};
 use nix::unistd::Pid;
 use std::ffi::CString;
@@ -69,6 +71,8 @@ pub struct Caller<'a> {
     may_open: bool,
     /// Whether this one is not dumpable.
     closed: std::cell::Cell<bool>,
+    /// Whether its view of the file system is another than this process's.
+    apart: bool,
 }
 
 /// A name by which this process reaches what the caller means.
@@ -93,7 +97,14 @@ impl<'a> Caller<'a> {
     /// The caller of a notification.
     pub fn new(listener: BorrowedFd<'a>, notification: &notify::Notification, may_open: bool) -> Caller<'a> {
         let tid = Pid::from_raw(notification.tid as i32);
-        Caller { tid, stopped: (listener, notification.id), may_open, closed: std::cell::Cell::new(false) }
+        let closed = std::cell::Cell::new(false);
+        Caller { tid, stopped: (listener, notification.id), may_open, closed, apart: false }
+    }
+
+    /// The same of a caller whose view of the file system is another, and that only SYS_PTRACE shows.
+    pub fn apart(self) -> Caller<'a> {
+        self.closed.set(true);
+        Caller { apart: true, ..self }
     }
 
     /// The cookie of its call.
@@ -144,21 +155,24 @@ impl<'a> Caller<'a> {
         let outcome = match base {
             Base::Root => open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()),
             Base::Cwd => self.open_entry("cwd")?,
-            Base::Fd(fd) | Base::File(fd) if self.closed.get() => {
-                let process = threads::process_of(self.tid).ok_or(Unread::Gone)?;
-                with_ptrace(|| notify::duplicate_of(self.tid, process, fd))?
-            }
+            Base::Fd(fd) | Base::File(fd) if self.closed.get() => self.duplicate(fd)?,
             Base::Fd(fd) | Base::File(fd) => self.open_entry(&format!("fd/{fd}"))?,
         };
         self.still_waits()?;
         match outcome {
-            Ok(held) => Ok(held),
+            Ok(held) => Ok(self.ours(held)),
             Err(Errno::ESRCH) => Err(Unread::Gone),
             // There is no such descriptor, or it is no directory: the kernel says so.
             Err(Errno::EBADF | Errno::ENOENT | Errno::ENOTDIR) => Err(Unread::Form),
             Err(Errno::EACCES | Errno::EPERM) => Err(Unread::Closed),
             Err(errno) => Err(Unread::Failed("open of a caller's descriptor", errno)),
         }
+    }
+
+    /// A duplicate of one of the caller's descriptors.
+    fn duplicate(&self, fd: i32) -> Result<Result<OwnedFd, Errno>, Unread> {
+        let process = threads::process_of(self.tid).ok_or(Unread::Gone)?;
+        with_ptrace(|| notify::duplicate_of(self.tid, process, fd))
     }
 
     /// An `O_PATH` descriptor of what an entry of the thread's directory in /proc leads to.
@@ -170,6 +184,10 @@ impl<'a> Caller<'a> {
     /// Whether one of the caller's descriptors is open for more than its place (proc_pid_fdinfo(5), `O_PATH`); a call on
     /// one that is not, or is none, ends with EBADF.
     pub fn has_file(&self, fd: i32) -> Result<bool, Unread> {
+        if self.apart {
+            let flags = |fd: OwnedFd| nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL).unwrap_or(libc::O_PATH);
+            return Ok(self.duplicate(fd)?.is_ok_and(|fd| flags(fd) & libc::O_PATH == 0));
+        }
         let info = self.with_sight(|| procfs::read(&format!("/proc/{}/fdinfo/{fd}", self.tid)).unwrap_or_default())?;
         let flags = procfs::field(&info, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
         Ok(flags.is_some_and(|flags| flags & libc::O_PATH as u64 == 0))
@@ -177,8 +195,17 @@ impl<'a> Caller<'a> {
 
     /// The inode of one of the caller's sockets; `None` where the descriptor is none.
     pub fn socket(&self, fd: i32) -> Result<Option<u64>, Unread> {
+        if self.apart {
+            let found = self.duplicate(fd)?.and_then(nix::sys::stat::fstat);
+            return Ok(found.ok().filter(|found| is(found, SFlag::S_IFSOCK)).map(|found| found.st_ino));
+        }
         let link = self.with_sight(|| readlink(format!("/proc/{}/fd/{fd}", self.tid).as_str()).unwrap_or_default())?;
         Ok(link.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()))
+    }
+
+    /// What this process has in the place of an object that the caller means.
+    pub fn ours(&self, object: OwnedFd) -> OwnedFd {
+        if self.apart { shadow::here(object) } else { object }
     }
 
     /// Whether the caller is known not to be dumpable.
@@ -258,7 +285,7 @@ fn with_ptrace_if<T>(needed: bool, work: impl FnOnce() -> T) -> Result<T, Unread
 }
 
 /// Does `work` with SYS_PTRACE effective in this thread, which has it in the permitted set only.
-fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
+pub(super) fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
     let failed = |errno| Unread::Failed("capset", errno);
     let raised = CapabilitySets { effective: SYS_PTRACE, permitted: SYS_PTRACE, inheritable: 0 };
     sys::capset(raised).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! From a stopped call's number to what is to be done about it.
 
-use super::watched::{Ids, Watched, watched};
+use super::watched::{Ids, Watched, made_for_shadow, watched};
 use crate::confine::abi::{Form, Table, entries, tables};
 use crate::confine::rules::{Rule, rules};
 use crate::plan::means::Terms;
@@ -74,7 +74,17 @@ pub struct Calls {
 impl Calls {
     /// The calls on the given terms, by the native entry and those that are allowed beside it.
     pub fn new(terms: &Terms, ids: Ids, allowed: &[Abi]) -> Calls {
-        let (rules, watched) = (rules(terms), watched(terms, ids));
+        Calls::of(rules(terms), watched(terms, ids), allowed)
+    }
+
+    /// The same for a shadow: with the sockets that it makes, and without the calls whose refusal would be in no record.
+    pub fn of_shadow(terms: &Terms, ids: Ids, allowed: &[Abi], makes_sockets: bool) -> Calls {
+        let recorded = rules(terms).into_iter().filter(|rule| rule.axis.is_some()).collect();
+        let made = makes_sockets.then(made_for_shadow).into_iter();
+        Calls::of(recorded, watched(terms, ids).into_iter().chain(made).collect(), allowed)
+    }
+
+    fn of(rules: Vec<Rule>, watched: Vec<Watched>, allowed: &[Abi]) -> Calls {
         let tables = tables(allowed);
         let mut by_number: HashMap<(u32, i32), Slot> = HashMap::new();
         let mut put = |call: &'static str, put: &dyn Fn(&mut Slot)| {

@@ -7,7 +7,7 @@ use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::attribution::Attribution;
 pub use crate::observe::hearing::Hearing;
 use crate::observe::landlock_audit::{AuditError, LandlockAudit};
-use crate::observe::nflog::NfLog;
+use crate::observe::nflog::{NfLog, Openings};
 use crate::policy::Axis;
 use crate::proxy::channel::{Report, ReportReceiver, Reported};
 use nix::errno::Errno;
@@ -76,6 +76,8 @@ pub struct Evidence {
     unanswered: bool,
     /// Whether the proxy was told to admit nothing new.
     holding: bool,
+    /// Where refusals are not made: what was let through, so that the kernel sends it again.
+    let_through: Option<Openings>,
     /// The counters when recording began.
     baseline: BTreeMap<String, u64>,
 }
@@ -84,6 +86,11 @@ impl Evidence {
     /// The sources of a run.
     pub fn new(reports: Option<ReportReceiver>, log: Option<NfLog>) -> Evidence {
         Evidence { reports, log, ..Evidence::default() }
+    }
+
+    /// What the log tells of is let through: a shadow's.
+    pub fn of_shadow(&mut self) {
+        self.let_through = Some(Openings::default());
     }
 
     /// From here on the observer is heard too.
@@ -326,8 +333,14 @@ impl Evidence {
         let noted = if denials.is_empty() { Ok(()) } else { self.take_notes(ledger) };
         for logged in denials {
             *self.logged.entry(logged.rule.clone()).or_default() += 1;
+            let again = self.let_through.as_mut().zip(logged.packet.as_ref());
+            if again.is_some_and(|(openings, packet)| openings.has_seen(packet)) {
+                continue;
+            }
             if self.recording {
-                let subject = self.who.of_packet(&logged);
+                let mut subject = self.who.of_packet(&logged);
+                // A shadow's sockets are opened for a command that is another user.
+                subject.uid = subject.uid.filter(|uid| self.let_through.is_none() || Some(*uid) != logged.uid);
                 let body = Body::Denial(Denial { subject, ..logged.into_denial() });
                 record(ledger, body)?;
             } else if let Some(packet) = logged.packet.filter(|packet| packet.operation() == "tcp") {

@@ -11,13 +11,14 @@ mod reached;
 mod read_only;
 mod steering;
 
-use super::act::{Act, Address, Base, Place, Value};
+use super::act::{Act, Address, Base, Place, Value, Whom};
 use super::ask::{self, Answer};
-use super::caller::{Caller, Name, Unread};
+use super::caller::{Caller, Name, Unread, with_ptrace};
 use super::calls::{Calls, Found as Known, InNative};
 use super::connectors::Note;
 use super::decode::{Call, again};
 use super::predict;
+use super::shadow::Shadow;
 use super::socketcall;
 use super::sockets::Sockets;
 use super::sockets::waiting::Later;
@@ -43,6 +44,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use mounted::Mounted;
+pub(super) use steering::is_inside;
 
 /// What is answered.
 #[derive(Debug)]
@@ -93,6 +95,8 @@ pub struct Judge {
     pub mounted: Option<Arc<Mounted>>,
     /// The command's sockets, where they are made for it.
     pub sockets: Option<Arc<Sockets>>,
+    /// What is known beside where nothing is refused and all is recorded.
+    pub shadow: Option<Arc<Shadow>>,
 }
 
 /// Loopback, where all of it is the command's to reach, less what the wall refuses there and less the proxy, which wants to
@@ -118,6 +122,20 @@ impl Judge {
     /// Judges one call.
     pub fn judge(&self, listener: BorrowedFd<'_>, notification: &Notification) -> Verdict {
         let caller = Caller::new(listener, notification, self.may_open);
+        match &self.shadow {
+            None => self.judge_call(caller, notification),
+            Some(shadow) => {
+                let caller = caller.apart();
+                if shadow.is_at_home(&caller) {
+                    Shadow::let_go(self.judge_call(caller, notification))
+                } else {
+                    Verdict::GoOn
+                }
+            }
+        }
+    }
+
+    fn judge_call(&self, caller: Caller<'_>, notification: &Notification) -> Verdict {
         let tid = caller.tid;
         match self.calls.find(&notification.call) {
             Known::Abi => {
@@ -128,7 +146,7 @@ impl Judge {
             Known::Watched(watched, native) => {
                 let verdict = if tid.as_raw() == 0 {
                     Verdict::Unknown(format!("{}: its caller is in no PID namespace seen here", watched.call))
-                } else if self.mixed && !self.is_commands(&caller) {
+                } else if self.mixed && self.shadow.is_none() && !self.is_commands(&caller) {
                     Verdict::GoOn
                 } else {
                     self.look(&Looked::new(self, &caller, watched, native))
@@ -206,7 +224,9 @@ impl Judge {
             return Subject::default();
         }
         let number = |pid: Pid| pid.as_raw().unsigned_abs();
-        subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default()
+        let whole = || subject::whole(number(tid), &[number(self.stage)]).unwrap_or_default();
+        // A shadow's caller is root.
+        if self.shadow.is_some() { with_ptrace(whole).unwrap_or_default() } else { whole() }
     }
 
     /// Whether a caller is the command's own user, without capabilities, in the user and mount namespaces and at the root
@@ -233,12 +253,15 @@ pub(super) struct Looked<'a> {
     number: nix::libc::c_long,
     pub(super) caller: &'a Caller<'a>,
     pub(super) call: Call<'a>,
+    /// By which ids the kernel answers about the paths of the act.
+    pub(super) ids: std::cell::Cell<Ids>,
 }
 
 impl<'a> Looked<'a> {
     pub(super) fn new(judge: &'a Judge, caller: &'a Caller, watched: &'a Watched, native: InNative) -> Looked<'a> {
         let InNative { number, arguments, structures } = native;
-        Looked { judge, watched, number, caller, call: Call { caller, arguments, structures } }
+        let ids = std::cell::Cell::new(judge.ids);
+        Looked { judge, watched, number, caller, call: Call { caller, arguments, structures }, ids }
     }
 
     pub(super) fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
@@ -255,10 +278,15 @@ impl<'a> Looked<'a> {
                 _ => Verdict::GoOn,
             },
             Act::Execute(place) => return self.execute(&place),
-            Act::OnSocket(asked) => return self.on_socket(asked),
+            Act::OnSocket(asked) => match &self.judge.shadow {
+                Some(shadow) => shadow.open_socket(&asked),
+                None => return self.on_socket(asked),
+            },
             Act::Socket { number, arguments, value } => return socketcall::verdict(self, number, arguments, &value),
             Act::Ids { group, wanted, tells } => {
-                let own = if group { ids.gid } else { ids.uid };
+                // A shadow's command has root's: what programs do to stay who they are they would do there too.
+                let has = if self.judge.shadow.is_some() { Ids { uid: 0, gid: 0 } } else { ids };
+                let own = if group { has.gid } else { has.uid };
                 let Some(other) = wanted.iter().find(|id| ![own, u32::MAX].contains(id)) else {
                     return Ok(Verdict::GoOn);
                 };
@@ -267,6 +295,10 @@ impl<'a> Looked<'a> {
             }
             Act::Capabilities(false) => Verdict::GoOn,
             Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
+            // Under the policy it would be the account's own.
+            Act::Trace(pid) if self.judge.shadow.is_some() && is_inside(Whom::Process(pid), self.judge.stage) => {
+                Verdict::GoOn
+            }
             Act::Trace(pid) => match ask::is_traceable(pid) {
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,

@@ -13,6 +13,7 @@ pub mod watched;
 mod ask;
 mod judge;
 mod predict;
+mod shadow;
 mod socketcall;
 mod walk;
 

@@ -1,8 +1,10 @@
 //! The reader of the firewall's log: every refused packet as the kernel reports it to an NFLOG group
 //! (linux/netfilter/nfnetlink_log.h), with an exact count of those that could not be delivered.
 
+mod openings;
 mod packet;
 
+pub use openings::Openings;
 pub use packet::Packet;
 
 use crate::install::firewall::rules::RULES;
@@ -288,6 +290,7 @@ mod tests {
             dst: "127.0.0.1".parse().unwrap(),
             dport: Some(8500),
             icmp: None,
+            sequence: None,
         };
         let denial = Logged { rule: "control-plane".into(), uid: Some(7), packet: Some(packet) }.into_denial();
         assert_eq!((denial.axis, denial.nist.as_slice()), (Axis::Privilege, &["AC-6".to_owned()][..]));

@@ -10,6 +10,7 @@ mod later;
 use super::calls::Calls;
 use super::judge::{Judge, Verdict};
 pub use super::judge::{Mounted, Unnoted};
+use super::shadow::Shadow;
 use super::sockets::Sockets;
 use super::sockets::rules::SocketRules;
 use super::told::{Heard, Told};
@@ -33,6 +34,7 @@ use nix::unistd::{Pid, chdir};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the observer needs to know of the run.
@@ -54,6 +56,8 @@ pub struct ObserverSpec {
     pub mounted: Option<Mounted>,
     /// What the command's sockets are held to, where they are made for it.
     pub sockets: Option<SocketRules>,
+    /// Where nothing is refused: the trees that would have become the command's own.
+    pub shadow: Option<Vec<PathBuf>>,
 }
 
 /// Whose listener it is.
@@ -82,7 +86,18 @@ pub fn handover() -> Result<(OwnedFd, OwnedFd), (&'static str, Errno)> {
 
 /// Lives the observer's life in the calling process, which has forked the stage: it is an ancestor of all that it looks at,
 /// as Yama wants it of one without SYS_PTRACE (ptrace(2), `ptrace_scope` 1). Returns the exit status.
-pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -> i32 {
+///
+/// A shadow's observer enters, by `enter`, a view that the stage does not have.
+pub fn live(
+    spec: &ObserverSpec,
+    stage: Pid,
+    told: Channel,
+    handover: OwnedFd,
+    enter: impl FnOnce() -> Result<(), String>,
+) -> i32 {
+    if let Err(cause) = enter() {
+        return i32::from(told.send(&Told::Failed(format!("observer: {cause}"))).is_err()) + 1;
+    }
     let view = spec.view.as_ref().filter(|_| !mutation::left_out("barrier"));
     let barrier = match view.map(Barrier::of).transpose() {
         Ok(barrier) => barrier.map(Arc::new),
@@ -106,6 +121,14 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
             return i32::from(told.send(&failed).is_err()) + 1;
         }
     };
+    let shadow = spec.shadow.clone().map(|trees| match may_open {
+        true => Shadow::begin(spec.ids.uid, trees, stage),
+        false => Err("SYS_PTRACE is missing".to_owned()),
+    });
+    let shadow = match shadow.transpose() {
+        Ok(shadow) => shadow,
+        Err(cause) => return i32::from(told.send(&Told::Failed(format!("observer: {cause}"))).is_err()) + 1,
+    };
     // At `locked` nobody can become another user, unless the step is left out that makes everyone the command's.
     let mixed = spec.confinement.privilege != Posture::Locked || mutation::left_out("ids");
     let judge = Judge {
@@ -119,6 +142,7 @@ pub fn live(spec: &ObserverSpec, stage: Pid, told: Channel, handover: OwnedFd) -
         barrier,
         mounted: spec.mounted.clone().map(Arc::new),
         sockets,
+        shadow: shadow.map(Arc::new),
     };
     let service = Arc::new(Service { told: Mutex::new(()), channel: told });
     if service.channel.send(&Told::Ready).is_err() {

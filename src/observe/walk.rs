@@ -173,7 +173,7 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
                 by_self |= own && caller.is_closed();
                 let jumped = if own { caller.with_sight(jump) } else { Ok(jump()) };
                 at = match jumped {
-                    Ok(Ok(object)) if caller.still_waits().is_ok() => object,
+                    Ok(Ok(object)) if caller.still_waits().is_ok() => caller.ours(object),
                     Ok(_) | Err(_) => return Ok(ended(at, &component, &left, by_self)),
                 };
                 continue;

@@ -276,8 +276,7 @@ fn sockets(table: &mut Table) {
 }
 
 fn raw_sockets(table: &mut Table) {
-    // The type's higher bits are flags (socket(2)). SOCK_PACKET of the inet family is a packet socket by an older name.
-    const KIND: u64 = 0xf;
+    // SOCK_PACKET of the inet family is a packet socket by an older name.
     let of_kind = |family: i32, kind: i32| {
         vec![Condition::equals(0, family as u64), Condition::Is { argument: 1, mask: KIND, value: kind as u64 }]
     };
@@ -306,6 +305,8 @@ fn by_socketcall(table: &mut Table, terms: &Terms) {
 
 /// linux/net.h.
 const SOCK_PACKET: i32 = 10;
+/// The bits of a socket's type that are no flags (socket(2)).
+const KIND: u64 = 0xf;
 
 fn identities(table: &mut Table, ids: Ids) {
     let others = |count: u32, own: u32| {
@@ -388,6 +389,25 @@ fn mounts(table: &mut Table) {
     table.again("umount2", &[Path, Number], capability::SYS_ADMIN);
     table.again("pivot_root", &[Text, Text], capability::SYS_ADMIN);
     table.again("fsopen", &[Text, Number], capability::SYS_ADMIN);
+}
+
+/// The sockets of a shadow's command that the firewall is to know as the shadowed policy's: raw ones are looked at already.
+pub fn made_for_shadow() -> Watched {
+    let kinds = [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET, libc::SOCK_DCCP];
+    let of = |family: i32| {
+        kinds.map(|kind| {
+            let kind = Condition::Is { argument: 1, mask: KIND, value: kind as u64 };
+            vec![Condition::equals(0, family as u64), kind]
+        })
+    };
+    Watched {
+        call: "socket",
+        when: [libc::AF_INET, libc::AF_INET6].into_iter().flat_map(of).collect(),
+        reading: Reading::Act(decode::made::socket),
+        capability: None,
+        rule: PERMISSION,
+        decides: false,
+    }
 }
 
 /// The capability for a port below 1024.

@@ -17,6 +17,12 @@ pub fn text(plan: &Plan, facts: &Facts) -> String {
         Some(who) => line(format!("user {} uid {} gid {} home {}", who.name, who.uid, who.gid, who.home.display())),
         None => line(format!("user the caller's, uid {}", facts.uid)),
     }
+    if let Some(stricter) = &plan.shadow {
+        let postures = stricter.policy.postures();
+        let by_axis = Axis::ALL.map(|axis| format!("{axis} {}", postures.of(axis))).join(", ");
+        let (level, digest) = (stricter.policy.level_name(), stricter.policy.digest());
+        line(format!("shadow of {level}, not enforced: {by_axis}  digest {digest}"));
+    }
     for axis in Axis::ALL {
         line(format!("{axis}: {}", postures.of(axis)));
         for carried in plan.restrictions.iter().filter(|c| c.restriction.axis() == axis) {
@@ -58,6 +64,10 @@ pub fn json(plan: &Plan, facts: &Facts) -> String {
         "level": plan.policy.level_name(),
         "digest": plan.policy.digest(),
         "rung": plan.rung.name(),
+        "shadow": plan.shadow.as_ref().map(|stricter| json!({
+            "level": stricter.policy.level_name(),
+            "digest": stricter.policy.digest(),
+        })),
         "user": plan.identity.as_ref().map(|i| json!({"name": i.name, "uid": i.uid.as_raw(), "gid": i.gid.as_raw(), "home": i.home})),
         "restrictions": restrictions,
         "workspaces": plan.workspaces,

@@ -1,13 +1,14 @@
 //! The effective policy: a level, a file and the flags laid over each other, complete and in canonical order.
 
 use super::allowlist::{Allowlist, NIST_HIGH};
-use super::axis::Posture;
+use super::axis::{Axis, Posture};
 use super::entry::Entry;
 use super::harness::{Harness, HarnessName};
 use super::layer::Layer;
 use super::level::{Level, Postures};
 use super::path::PolicyPath;
 use super::protect::ProtectedPath;
+use super::shadow::Shadow;
 use super::upstream::Upstream;
 use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, TrustRange, User};
 use sha2::{Digest, Sha256};
@@ -32,6 +33,8 @@ pub struct Policy {
     pub ledger: OnLedgerFailure,
     /// What becomes of processes that outlive the command; the subcommand decides where the policy doesn't.
     pub leftovers: Option<Leftovers>,
+    /// The stricter policy whose refusals are recorded and not made.
+    pub shadow: Option<Box<Shadow>>,
     /// The file it was read from, which the command must not be able to write. No part of the digest.
     pub file: Option<PathBuf>,
 }
@@ -134,6 +137,26 @@ pub enum PolicyError {
     /// The whole of the file system as writable path.
     #[error("/ is named writable, which leaves nothing read-only; accepted: a path below it, or filesystem = \"open\"")]
     RootWritable,
+    /// A shadow that is laxer on an axis than what is enforced.
+    #[error(
+        "--shadow {named}: {axis} {shadow} is laxer than what is enforced, {enforced}; accepted: a policy that is laxer on no axis"
+    )]
+    ShadowLaxer {
+        /// The policy.
+        named: PolicyArg,
+        /// The axis.
+        axis: Axis,
+        /// Its posture.
+        shadow: Posture,
+        /// The enforced one.
+        enforced: Posture,
+    },
+    /// A shadow that is stricter on no axis.
+    #[error("--shadow {0}: it has the postures that are enforced; accepted: a policy that is stricter on an axis")]
+    ShadowNotStricter(PolicyArg),
+    /// A shadow that names another.
+    #[error("--shadow {0}: the file names a shadow of its own; accepted: a policy without the key shadow")]
+    ShadowOfShadow(PolicyArg),
     /// A password among the flags.
     #[error(
         "--upstream {0}: credentials on the command line can be read by everyone in /proc/PID/cmdline; accepted: a policy file that holds them, or --upstream environment"
@@ -178,6 +201,11 @@ impl Policy {
         if let Some(upstream) = flags.upstream.as_ref().filter(|upstream| upstream.has_credentials()) {
             return Err(PolicyError::CredentialsInArguments(upstream.clone()));
         }
+        Policy::of_base(base, flags)
+    }
+
+    /// The policy that is named, with a layer over it.
+    pub(super) fn of_base(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
         match base {
             PolicyArg::Level(level) => Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None),
             PolicyArg::File(file) => {
@@ -206,6 +234,8 @@ impl Policy {
             (Some(network), Some(filesystem), Some(privilege)) => (network, filesystem, privilege),
             _ => return Err(PolicyError::incomplete(&all, file)),
         };
+        let postures = Postures { network, filesystem, privilege };
+        let shadow = all.shadow.take().map(|named| Shadow::of(named, postures, &all)).transpose()?;
         sort(&mut all.allow_host);
         sort(&mut all.trust_range);
         sort(&mut all.writable);
@@ -253,6 +283,7 @@ impl Policy {
             harness: all.harness.unwrap_or_default(),
             ledger: all.ledger.unwrap_or(OnLedgerFailure::Required),
             leftovers: all.leftovers,
+            shadow: shadow.map(Box::new),
             file: file.map(Path::to_owned),
         })
     }
@@ -344,6 +375,7 @@ impl Policy {
             clear_env: Some(self.environment.clear),
             ledger: Some(self.ledger),
             leftovers: self.leftovers,
+            shadow: self.shadow.as_ref().map(|shadow| shadow.named.clone()),
         };
         toml::to_string(&layer).expect("strings, numbers and lists of them have a TOML form")
     }

@@ -7,7 +7,7 @@ use super::level::Level;
 use super::path::PolicyPath;
 use super::protect::ProtectedPath;
 use super::upstream::Upstream;
-use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, Publish, TrustRange, User};
+use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, TrustRange, User};
 use super::{Entry, PolicyError};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU16;
@@ -113,6 +113,10 @@ pub struct Layer {
     #[arg(long, value_name = "kill|keep")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftovers: Option<Leftovers>,
+    /// Record what a stricter policy would refuse, and refuse nothing of it: a level's name or a file, as for --policy
+    #[arg(long, value_name = "LEVEL|FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<PolicyArg>,
 }
 
 impl Layer {
@@ -150,6 +154,7 @@ impl Layer {
         self.clear_env = over.clear_env.or(self.clear_env);
         self.ledger = over.ledger.or(self.ledger);
         self.leftovers = over.leftovers.or(self.leftovers);
+        self.shadow = over.shadow.or(self.shadow);
         self
     }
 

@@ -7,6 +7,7 @@ pub mod effective;
 pub mod layer;
 pub mod level;
 pub mod path;
+mod shadow;
 pub mod show;
 pub mod values;
 
@@ -33,6 +34,7 @@ pub use level::{Level, Postures};
 pub use path::PolicyPath;
 pub use protect::ProtectedPath;
 pub use ranges::{AddressRules, AddressVerdict};
+pub use shadow::Shadow;
 pub use trees::Trees;
 pub use upstream::{ParentProxy, Upstream};
 pub use values::{Abi, BadValue, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, User};

@@ -77,6 +77,7 @@ as_text!(
     EnvName,
     OnLedgerFailure,
     Leftovers,
+    PolicyArg,
     Abi
 );
 
@@ -344,7 +345,7 @@ words! {
     I386 = "i386"
 }
 
-/// What `--policy` takes: a level's name, or a file where the text holds a `/` or ends in `.toml`.
+/// What `--policy` and `--shadow` take: a level's name, or a file where the text holds a `/` or ends in `.toml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PolicyArg {
     /// A level.
@@ -365,6 +366,15 @@ impl FromStr for PolicyArg {
             bad
         });
         level.map(PolicyArg::Level)
+    }
+}
+
+impl fmt::Display for PolicyArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyArg::Level(level) => level.fmt(f),
+            PolicyArg::File(file) => file.display().fmt(f),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::core::Core;
 use super::dial::dial;
 use super::judge::{Judgement, Permit, Refusal};
 use super::record::{self, Connection, Recorder, Unrecorded};
+use super::resolve::Unresolved;
 use super::upstream::open_tunnel;
 use super::wire::Wire;
 use crate::policy::Authority;
@@ -38,7 +39,7 @@ impl Unadmitted {
     }
 }
 
-/// Judges an authority. What is not permitted is on record when this returns.
+/// Judges an authority. What is not permitted is on record when this returns; a shadow permits it then.
 pub async fn admit<R: Recorder>(
     core: &Core<R>,
     asked: Asked<'_>,
@@ -53,16 +54,29 @@ pub async fn admit<R: Recorder>(
             let mut denial = record::refused(asked.operation, authority, &refusal);
             denial.http_status = asked.by_http.then_some(403);
             core.recorder.denial(denial, asked.on).await?;
-            Ok(Err(Unadmitted::Refused(refusal)))
+            if !core.judge.is_shadow() {
+                return Ok(Err(Unadmitted::Refused(refusal)));
+            }
+            match core.judge.let_through(authority).await {
+                Ok(permit) => Ok(Ok(permit)),
+                Err(cause) => unresolved(core, asked, authority, &cause).await,
+            }
         }
-        Judgement::Unresolved(cause) => {
-            let status = cause.status();
-            let told = asked.by_http.then_some(status);
-            let failure = record::failed("resolve", authority, &[], cause.to_string(), told);
-            core.recorder.infrastructure(failure).await?;
-            Ok(Err(Unadmitted::Failed(status)))
-        }
+        Judgement::Unresolved(cause) => unresolved(core, asked, authority, &cause).await,
     }
+}
+
+async fn unresolved<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    authority: &Authority,
+    cause: &Unresolved,
+) -> Result<Result<Permit, Unadmitted>, Unrecorded> {
+    let status = cause.status();
+    let told = asked.by_http.then_some(status);
+    let failure = record::failed("resolve", authority, &[], cause.to_string(), told);
+    core.recorder.infrastructure(failure).await?;
+    Ok(Err(Unadmitted::Failed(status)))
 }
 
 /// Connects to what is permitted, for a tunnel: over a parent proxy, it is open. A failure is on record when this returns.
@@ -116,6 +130,22 @@ async fn recorded<R: Recorder>(
     let failure = record::failed("connect", permit.authority(), &permit.known_addresses(), cause, told);
     core.recorder.infrastructure(failure).await?;
     Ok(Err(Unadmitted::Failed(status)))
+}
+
+/// A connection with what was refused and recorded by who calls, in a shadow.
+pub async fn reach_all_the_same<R: Recorder>(
+    core: &Core<R>,
+    asked: Asked<'_>,
+    authority: &Authority,
+) -> Result<Result<(Permit, Wire), Unadmitted>, Unrecorded> {
+    let permit = match core.judge.let_through(authority).await {
+        Ok(permit) => Ok(permit),
+        Err(cause) => unresolved(core, asked, authority, &cause).await?,
+    };
+    match permit {
+        Ok(permit) => Ok(reach(core, asked, &permit).await?.map(|server| (permit, server))),
+        Err(why) => Ok(Err(why)),
+    }
 }
 
 /// Both, for a tunnel: a connection with what is permitted.

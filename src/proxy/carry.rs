@@ -2,11 +2,13 @@
 //! each request judged by itself, or TLS; to a port that an entry names anything, and TLS only with the tunnel's host.
 
 use super::core::Core;
+use super::hello::BadHello;
 use super::judge::Permit;
 use super::record::{self, Recorder, Unrecorded};
 use super::records::begins_handshake;
 use super::requests::{Within, requests};
 use super::tls::{Carried, Deadlines, tls_tunnel};
+use super::tunnel::tunnel;
 use super::wire::Wire;
 use tokio::time::{Instant, timeout};
 
@@ -24,6 +26,11 @@ pub struct Opened {
 /// Carries what the client says to the server that it was permitted to reach, and back, to the end.
 pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Unrecorded> {
     let Opened { mut client, mut server, permit } = opened;
+    if permit.is_let_through() {
+        // What is in it no longer matters: there would have been no tunnel.
+        tunnel(client, server, core.limits.idle).await;
+        return Ok(());
+    }
     let authority = permit.authority();
     let carried = match authority.port {
         443 => Carried::Tls,
@@ -42,6 +49,10 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
                 // No HTTP server says anything else first.
                 let denial = record::carried("tunnel", authority, "tunnel-protocol", "not_http", None);
                 core.recorder.denial(denial, client.ends()).await?;
+                if core.judge.is_shadow() {
+                    tunnel(client, server, core.limits.idle).await;
+                    return Ok(());
+                }
                 server.reset();
                 client.reset();
                 return Ok(());
@@ -50,12 +61,22 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
         _ => Carried::Anything,
     };
     let deadlines = Deadlines { hello: core.limits.hello, idle: core.limits.idle };
-    let Err((mut client, stopped)) = tls_tunnel(client, server, &authority.host, carried, deadlines).await else {
+    let on = client.ends();
+    let record = async |why: &BadHello| {
+        let (rule, reason) = why.rule_and_reason();
+        let denial = record::carried("TLS", authority, rule, reason, Some(&why.to_string()));
+        core.recorder.denial(denial, on).await
+    };
+    // In a shadow it goes on. Where it could not be recorded the proxy ends, and the tunnel with it.
+    let goes_on = async |why: &BadHello| match core.judge.is_shadow() {
+        true => record(why).await.map_err(|cause| core.fail(cause)).is_ok(),
+        false => false,
+    };
+    let Err((mut client, stopped)) = tls_tunnel(client, server, &authority.host, carried, deadlines, goes_on).await
+    else {
         return Ok(());
     };
-    let (rule, reason) = stopped.why.rule_and_reason();
-    let denial = record::carried("TLS", authority, rule, reason, Some(&stopped.why.to_string()));
-    core.recorder.denial(denial, client.ends()).await?;
+    record(&stopped.why).await?;
     let alert = stopped.why.alert().filter(|_| !stopped.heard);
     match alert {
         Some(alert) if client.send(&alert, core.limits.head).await.is_ok() => client.end().await,

@@ -15,6 +15,8 @@ pub const RULE_ADDRESS_COUNT: &str = "address-count";
 pub struct Permit {
     authority: Authority,
     route: Route,
+    /// Whether it was refused, and is served all the same: a shadow's.
+    let_through: bool,
 }
 
 /// Where a permit leads. The addresses are never empty, in the order in which they are tried.
@@ -30,6 +32,11 @@ impl Permit {
     /// What was judged.
     pub fn authority(&self) -> &Authority {
         &self.authority
+    }
+
+    /// Whether it was refused and recorded, and is served as if nothing had judged it.
+    pub fn is_let_through(&self) -> bool {
+        self.let_through
     }
 
     /// The addresses of the route: no others may be dialled.
@@ -103,6 +110,8 @@ pub struct Judge {
     address_limit: usize,
     /// The parent proxy, where egress leaves by one.
     upstream: Option<Rc<ParentProxy>>,
+    /// Whether what is refused is served.
+    shadow: bool,
 }
 
 impl Judge {
@@ -114,12 +123,39 @@ impl Judge {
         listener: Option<SocketAddr>,
         address_limit: usize,
     ) -> Judge {
-        Judge { allowlist, rules, resolver, listener, address_limit, upstream: None }
+        Judge { allowlist, rules, resolver, listener, address_limit, upstream: None, shadow: false }
     }
 
     /// The same judge, where egress leaves by a parent proxy.
     pub fn with_upstream(self, upstream: Option<ParentProxy>) -> Judge {
         Judge { upstream: upstream.map(Rc::new), ..self }
+    }
+
+    /// The same judge, whose refusals are recorded and not made.
+    pub fn of_shadow(self, shadow: bool) -> Judge {
+        Judge { shadow, ..self }
+    }
+
+    /// Whether what is refused is to be served.
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// A permit for what was refused, as nothing would have judged it.
+    pub async fn let_through(&self, authority: &Authority) -> Result<Permit, Unresolved> {
+        let route = match (&self.upstream, &authority.host) {
+            (Some(parent), Host::Name(_)) => {
+                Route::Upstream { parent: parent.clone(), addresses: self.find(parent).await? }
+            }
+            (_, Host::Name(name)) => {
+                let found = self.resolver.resolve(name.as_str()).await?;
+                Route::Direct(alternating(&found).map(|addr| SocketAddr::new(addr, authority.port)).collect())
+            }
+            (_, literal) => {
+                Route::Direct(literal.ip().into_iter().map(|addr| SocketAddr::new(addr, authority.port)).collect())
+            }
+        };
+        Ok(Permit { authority: authority.clone(), route, let_through: true })
     }
 
     /// Judges an authority: the name and the port first, then, only if they are admitted, one resolution, and each
@@ -159,7 +195,7 @@ impl Judge {
                 Err(cause) => return Judgement::Unresolved(cause),
             },
         };
-        Judgement::Permitted(Permit { authority: authority.clone(), route })
+        Judgement::Permitted(Permit { authority: authority.clone(), route, let_through: false })
     }
 
     /// The addresses of an authority, in the order in which they are tried, if none of them is denied.

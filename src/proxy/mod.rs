@@ -66,6 +66,8 @@ pub struct ProxySpec {
     pub upstream: Option<ParentProxy>,
     /// What refusals are known by where they are explained; `None` where they are bare.
     pub nonce: Option<RefusalNonce>,
+    /// Whether what is refused is recorded and served all the same.
+    pub shadow: bool,
     /// Deadlines and caps.
     pub limits: Limits,
 }
@@ -175,7 +177,7 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
     let resolver = resolve::Resolver::new(spec.dns, &spec.limits)
         .map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;
     let judge = judge::Judge::new(spec.allowlist, spec.address_rules, resolver, Some(local), spec.limits.addresses);
-    let judge = judge.with_upstream(spec.upstream);
+    let judge = judge.with_upstream(spec.upstream).of_shadow(spec.shadow);
     let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
     let core = Rc::new(core::Core::new(judge, recorder, limits, spec.nonce));
     let serving = async {

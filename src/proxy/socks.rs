@@ -1,9 +1,10 @@
 //! SOCKS version 5 (RFC 1928), of which CONNECT by name is served: the client's messages, read strictly, and the replies.
 //! A user's name and password (RFC 1929) are read and mean nothing.
 
-use super::admission::{Asked, Unadmitted, admit_and_reach};
+use super::admission::{Asked, Unadmitted, admit_and_reach, reach_all_the_same};
 use super::carry::Opened;
 use super::core::{Core, Late};
+use super::judge::Permit;
 use super::malformed::Malformed;
 use super::record::{self, Connection, Recorder, Unrecorded};
 use super::wire::Wire;
@@ -173,6 +174,9 @@ pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>, by: Instant) -> 
     let on = wire.ends();
     let (denial, reply) = match negotiate(&mut wire, core, by).await {
         Ok(Request::Connect(authority)) => return connect(wire, core, on, &authority).await,
+        Ok(Request::ByAddress(addr)) if core.judge.is_shadow() => {
+            return connect_by_address(wire, core, on, addr).await;
+        }
         Ok(Request::ByAddress(addr)) => (record::by_address(OPERATION, addr), Reply::NotAllowed.bytes().to_vec()),
         Ok(Request::OtherCommand(name)) => {
             (record::other_command(OPERATION, name), Reply::CommandNotSupported.bytes().to_vec())
@@ -194,15 +198,41 @@ pub async fn serve<R: Recorder>(mut wire: Wire, core: &Core<R>, by: Instant) -> 
     Ok(None)
 }
 
+/// Records a request that has an address for a name, and serves it: a shadow's.
+async fn connect_by_address<R: Recorder>(
+    wire: Wire,
+    core: &Core<R>,
+    on: Option<Connection>,
+    addr: SocketAddr,
+) -> Result<Option<Opened>, Unrecorded> {
+    core.recorder.denial(record::by_address(OPERATION, addr), on).await?;
+    let asked = Asked { operation: OPERATION, on, by_http: false };
+    let reached = match Authority::parse_connect(addr.to_string().as_bytes()) {
+        Ok(authority) => reach_all_the_same(core, asked, &authority).await?,
+        Err(_) => Err(Unadmitted::Failed(502)),
+    };
+    answer(wire, core, reached).await
+}
+
 /// Serves a request for a connection.
 async fn connect<R: Recorder>(
-    mut wire: Wire,
+    wire: Wire,
     core: &Core<R>,
     on: Option<Connection>,
     authority: &Authority,
 ) -> Result<Option<Opened>, Unrecorded> {
     let asked = Asked { operation: OPERATION, on, by_http: false };
-    let (permit, server) = match admit_and_reach(core, asked, authority).await? {
+    let reached = admit_and_reach(core, asked, authority).await?;
+    answer(wire, core, reached).await
+}
+
+/// Tells a client what came of its request for a connection.
+async fn answer<R: Recorder>(
+    mut wire: Wire,
+    core: &Core<R>,
+    reached: Result<(Permit, Wire), Unadmitted>,
+) -> Result<Option<Opened>, Unrecorded> {
+    let (permit, server) = match reached {
         Ok(reached) => reached,
         Err(why) => {
             wire.end_with(&Reply::to(&why).bytes(), core.limits.head).await;

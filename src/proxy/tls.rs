@@ -64,19 +64,20 @@ impl From<BodyError> for Ended {
 /// Passes bytes both ways, as [`super::tunnel::tunnel`] does, while what the client says is let through.
 ///
 /// When it isn't, the server's connection has been reset, and the client's comes back for the refusal to be recorded
-/// before the client sees anything.
+/// before the client sees anything. Where `goes_on` says so, it is let through all the same.
 pub async fn tls_tunnel(
     mut client: Wire,
     mut server: Wire,
     host: &Host,
     carried: Carried,
     deadlines: Deadlines,
+    goes_on: impl AsyncFn(&BadHello) -> bool,
 ) -> Result<(), (Wire, Stopped)> {
     let pulse = Pulse::new();
     let heard = Cell::new(Heard::Nothing);
     let ended = {
         let up = async {
-            judge(
+            let judged = judge(
                 &mut client.inflow,
                 &mut server.out,
                 ClientRecords::of(host),
@@ -85,7 +86,11 @@ pub async fn tls_tunnel(
                 deadlines.hello,
                 &pulse,
             )
-            .await?;
+            .await;
+            match judged {
+                Err(Ended::Stopped(why)) if goes_on(&why).await => {}
+                judged => judged?,
+            }
             pass_on(&mut client.inflow, &mut server.out, &pulse, &client.pipes).await.map_err(Ended::from)
         };
         let down = async {

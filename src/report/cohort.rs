@@ -88,6 +88,18 @@ impl Cohort {
         groups
     }
 
+    /// The counts of runs with a shadow, by the level that it was of.
+    pub(super) fn shadows(&self) -> BTreeMap<String, Counts> {
+        let mut shadows: BTreeMap<String, Counts> = BTreeMap::new();
+        for run in &self.runs {
+            if let Some(level) = &run.shadow {
+                shadows.entry(level.clone()).or_default().add(run);
+            }
+        }
+        shadows.retain(|_, of| of.shadowed > 0);
+        shadows
+    }
+
     /// The object that was tried again most often in one counted run, and that run; of equals the first.
     pub(super) fn most_tried(&self) -> Option<(&MostTried, &Run)> {
         let counted = self.runs.iter().rev().filter(|run| run.exclusion.is_none());

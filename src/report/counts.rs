@@ -21,6 +21,11 @@ pub(super) struct Counts {
     pub(super) reattempts: ByAxis,
     /// Denials that show a tool which ignored the proxy.
     pub(super) direct: u64,
+    /// Counted runs with a shadow, and what would have been refused in them, none of which was.
+    pub(super) shadowed: u64,
+    pub(super) would_deny: ByAxis,
+    /// Runs with a shadow in which anything would have been refused, by axis.
+    pub(super) would_be_affected: ByAxis,
     /// The most denials of one run, by axis and on all together.
     pub(super) most_by_axis: ByAxis,
     pub(super) most: u64,
@@ -59,6 +64,8 @@ impl Counts {
         self.denials.add_all(&run.denials);
         self.reattempts.add_all(&run.reattempts);
         self.direct = self.direct.saturating_add(run.direct);
+        self.shadowed += u64::from(run.shadow.is_some());
+        self.would_deny.add_all(&run.would_deny);
         let total = run.denials.total();
         self.most = self.most.max(total);
         self.affected += u64::from(total > 0);
@@ -70,6 +77,7 @@ impl Counts {
         for axis in Axis::ALL {
             let denials = run.denials.get(axis);
             self.affected_by_axis.add(axis, u64::from(denials > 0));
+            self.would_be_affected.add(axis, u64::from(run.would_deny.get(axis) > 0));
             self.most_by_axis.raise(axis, denials);
             let inferred = run.inferred.as_ref().map_or(0, |inferred| inferred.denials.get(axis));
             self.inferred_runs.add(axis, u64::from(inferred > 0));

@@ -38,6 +38,8 @@ pub(super) fn write(cohort: &Cohort, out: &mut impl Write) -> io::Result<()> {
             for name in ["denials", "reattempts", "inferred"] {
                 headings.extend(Axis::ALL.map(|axis| format!("{name}_{axis}")));
             }
+            headings.push("shadow".into());
+            headings.extend(Axis::ALL.map(|axis| format!("would_deny_{axis}")));
             headings.push("direct".into());
             headings.extend(keys.iter().map(|key| format!("label_{key}")));
             row(out, headings.iter().map(String::as_str))?;
@@ -63,6 +65,9 @@ fn cells(run: &Run, keys: &BTreeSet<&str>) -> Vec<String> {
     }
     let inferred = run.inferred.as_ref();
     cells.extend(Axis::ALL.map(|axis| inferred.map(|of| of.denials.get(axis).to_string()).unwrap_or_default()));
+    cells.push(run.shadow.clone().unwrap_or_default());
+    let would_deny = |axis| run.shadow.as_ref().map(|_| run.would_deny.get(axis).to_string()).unwrap_or_default();
+    cells.extend(Axis::ALL.map(would_deny));
     cells.push(run.direct.to_string());
     cells.extend(keys.iter().map(|key| run.labels.get(*key).cloned().unwrap_or_default()));
     cells

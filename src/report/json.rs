@@ -55,6 +55,9 @@ fn counts(counts: &Counts) -> Value {
         "excluded": counts.excluded,
         "axes": counts.rows(),
         "direct": counts.direct,
+        "shadowed": counts.shadowed,
+        "would_deny": counts.would_deny,
+        "runs_would_deny": counts.would_be_affected,
         "denials_in_excluded": counts.in_excluded,
         "transcripts": counts.transcripts,
         "inferred": counts.inferred,
@@ -178,6 +181,8 @@ fn run(run: &Run) -> Value {
         "gap_axes": axes,
         "denials": run.denials,
         "reattempts": run.reattempts,
+        "shadow": run.shadow,
+        "would_deny": run.shadow.as_ref().map(|_| run.would_deny),
         "direct": run.direct,
         "inferred": inferred,
     })

@@ -33,6 +33,10 @@ pub(super) struct Run {
     pub(super) denials: ByAxis,
     /// Those of them on an object that was denied before.
     pub(super) reattempts: ByAxis,
+    /// The level that was held against the run and not enforced; none where there was none.
+    pub(super) shadow: Option<String>,
+    /// What that would have refused: none of it was.
+    pub(super) would_deny: ByAxis,
     /// Those that show a tool which ignored the proxy.
     pub(super) direct: u64,
     /// Denials of which the ledger does not say whether they are re-attempts (`ledger::attempts::CAPACITY`).
@@ -117,6 +121,8 @@ impl Reading {
             exit_code: None,
             exclusion: None,
             denials: ByAxis::default(),
+            shadow: None,
+            would_deny: ByAxis::default(),
             reattempts: ByAxis::default(),
             direct: 0,
             unnumbered: 0,
@@ -137,8 +143,10 @@ impl Reading {
                 run.level = Some(record.level.clone());
                 run.labels.clone_from(&start.labels);
                 run.postures.clone_from(&start.postures);
+                run.shadow = start.shadow.as_ref().map(|shadow| shadow.level.clone());
             }
             Body::Denial(denial) if denial.evidence == Evidence::EnforcementObserved => self.denial(denial),
+            Body::WouldDeny(denial) => run.would_deny.add(denial.axis, denial.count),
             Body::Gap(gap) => {
                 self.holes.insert(gap.axis);
             }
@@ -178,7 +186,12 @@ impl Reading {
         };
         if let Some(Exclusion::Unsealed(_)) = self.scanned.run.exclusion {
             let counted = std::mem::take(&mut self.folds).end();
-            counted.denials.iter().for_each(|denial| self.denial(denial));
+            for denial in &counted.denials {
+                match &self.scanned.run.shadow {
+                    Some(_) => self.scanned.run.would_deny.add(denial.axis, denial.count),
+                    None => self.denial(denial),
+                }
+            }
         }
         let Scanned { run, objects, tools, .. } = &mut self.scanned;
         run.direct = tools.attempts();

@@ -2,7 +2,7 @@
 
 use super::direct::{ADVICE, DirectTools, ROWS};
 use super::row::bounded;
-use crate::ledger::record::{Body, Record, Seal};
+use crate::ledger::record::{Body, Record, Seal, Start};
 use crate::policy::Axis;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ const WIDTH: usize = 72;
 pub(super) struct Summary {
     denials: BTreeMap<Axis, u64>,
     direct: DirectTools,
-    would_deny: u64,
+    /// What a shadow would have refused, where there is one.
+    would_deny: Option<(String, BTreeMap<Axis, u64>)>,
     probes: u64,
     passed: u64,
     infrastructure: u64,
@@ -31,7 +32,15 @@ impl Summary {
                 *denials = denials.saturating_add(denial.count);
                 self.direct.count(denial);
             }
-            Body::WouldDeny(denial) => self.would_deny = self.would_deny.saturating_add(denial.count),
+            Body::WouldDeny(denial) => {
+                if let Some((_, would_deny)) = &mut self.would_deny {
+                    let counted = would_deny.entry(denial.axis).or_default();
+                    *counted = counted.saturating_add(denial.count);
+                }
+            }
+            Body::Start(Start { shadow: Some(shadow), .. }) => {
+                self.would_deny = Some((shadow.level.clone(), BTreeMap::new()));
+            }
             Body::Probe(probe) => {
                 self.probes += 1;
                 self.passed += u64::from(probe.passed);
@@ -45,15 +54,17 @@ impl Summary {
 
     /// A line for each count; those that are seldom other than zero only where they are.
     pub(super) fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        let by_axis = Axis::ALL.map(|axis| format!("{axis} {}", self.denials.get(&axis).unwrap_or(&0)));
-        writeln!(out, "denials: {}", by_axis.join(", "))?;
+        let by_axis = |of: &BTreeMap<Axis, u64>| {
+            Axis::ALL.map(|axis| format!("{axis} {}", of.get(&axis).unwrap_or(&0))).join(", ")
+        };
+        writeln!(out, "denials: {}", by_axis(&self.denials))?;
+        if let Some((level, would_deny)) = &self.would_deny {
+            let level = bounded(level, WIDTH);
+            writeln!(out, "would be denied under {level}, none of it refused: {}", by_axis(would_deny))?;
+        }
         self.print_direct(out)?;
         writeln!(out, "probes: {} of {} passed", self.passed, self.probes)?;
-        for (name, count) in [
-            ("would deny", self.would_deny),
-            ("infrastructure failures", self.infrastructure),
-            ("records lost", self.lost),
-        ] {
+        for (name, count) in [("infrastructure failures", self.infrastructure), ("records lost", self.lost)] {
             if count > 0 {
                 writeln!(out, "{name}: {count}")?;
             }

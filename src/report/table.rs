@@ -74,7 +74,8 @@ pub fn report(path: &Path, out: &mut impl Write, colour: bool) -> Result<Verific
             1 => (YELLOW, RESET),
             _ => (RED, RESET),
         };
-        writeln!(out, "record: {on}{verification}{off}")
+        writeln!(out, "record: {on}{verification}{off}")?;
+        verification.shadow().map_or(Ok(()), |shadow| writeln!(out, "record: {on}{shadow}{off}"))
     };
     end().map_err(ReportError::Print)?;
     Ok(verification)
@@ -106,6 +107,10 @@ fn print_start(out: &mut impl Write, record: &Record, start: &Start) -> io::Resu
     );
     writeln!(out, "{}", printable(&line))?;
     writeln!(out, "policy: {}", printable(&start.policy_digest))?;
+    if let Some(shadow) = &start.shadow {
+        let line = format!("shadow of {}, not enforced: {}", shadow.level, shadow.policy_digest);
+        writeln!(out, "{}", printable(&line))?;
+    }
     writeln!(out, "command: {}", bounded(&start.command.join(" "), HEAD_WIDTH))?;
     for (key, value) in &start.labels {
         writeln!(out, "label: {}", bounded(&format!("{key}={value}"), HEAD_WIDTH))?;

@@ -47,6 +47,13 @@ pub(super) fn write<W: Write>(cohort: &Cohort, out: &mut W, bold: bool) -> io::R
     if cohort.tools.attempts() > 0 {
         writeln!(out, "{}", direct::ADVICE)?;
     }
+    for (level, of) in cohort.shadows() {
+        let title = format!(
+            "A SHADOW OF {}: NOTHING OF THIS WAS ENFORCED, AND NONE OF IT IS COUNTED ABOVE",
+            level.to_uppercase()
+        );
+        print(out, &title, would_deny(&of))?;
+    }
     if total.transcripts > 0 {
         print(out, "INFERRED FROM TRANSCRIPTS, NOT ADDED TO THE ABOVE", inferred(&total))?;
     }
@@ -200,6 +207,15 @@ fn inferred(total: &Counts) -> Table {
     for axis in Axis::ALL {
         let (denials, runs) = (total.inferred.get(axis), total.inferred_runs.get(axis));
         table.push(vec![axis.name().into(), denials.to_string(), runs.to_string(), share(runs, total.transcripts)]);
+    }
+    table
+}
+
+fn would_deny(of: &Counts) -> Table {
+    let mut table = vec![cells(["AXIS", "WOULD BE DENIED", "RUNS", "OF RUNS WITH THE SHADOW"])];
+    for axis in Axis::ALL {
+        let (count, runs) = (of.would_deny.get(axis), of.would_be_affected.get(axis));
+        table.push(vec![axis.name().into(), count.to_string(), runs.to_string(), share(runs, of.shadowed)]);
     }
     table
 }

@@ -85,7 +85,11 @@ fn credentials_are_kept(plan: &Plan) -> Result<(), Error> {
 /// directory's mode does; what is more, nobody from the sandbox is answered ([`crate::session::place`]).
 pub fn keep_session_out(plan: &mut Plan, place: &Place) {
     let means = plan.rung.means();
-    let Some(view) = &mut plan.mounts else { return };
+    let view = match &mut plan.shadow {
+        Some(stricter) => &mut stricter.mounts,
+        None => &mut plan.mounts,
+    };
+    let Some(view) = view else { return };
     match means.files {
         FileBarrier::Mounts => view.mask(&real_path(place.directory())),
         FileBarrier::Landlock if means.one_uid => {
@@ -117,6 +121,9 @@ pub fn open_ledger(args: &RunArgs, run: &RunId, plan: &Plan) -> Result<(Ledger, 
         }
     };
     let mut ledger = Ledger::open(target, run, plan.policy.level_name())?.with_mode(ledger_mode(plan.policy.ledger));
+    if plan.shadow.is_some() {
+        ledger = ledger.of_shadow();
+    }
     let means = plan.rung.means();
     if means.one_uid && means.files == FileBarrier::Landlock && plan.identity.is_some() {
         ledger.shut()?;

@@ -6,7 +6,7 @@ use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
 use crate::install::{InstallError, Installation, Invocation};
-use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Start};
+use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Shadow, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
@@ -77,6 +77,13 @@ impl Session {
             restrictions: plan.restrictions.iter().map(|c| (c.restriction.to_string(), c.mechanism.clone())).collect(),
             labels,
             unobserved: plan.unobserved.clone(),
+            shadow: plan.shadow.as_ref().map(|stricter| Shadow {
+                level: stricter.policy.level_name().into(),
+                policy_digest: stricter.policy.digest(),
+                postures: Axis::ALL
+                    .map(|axis| (axis.to_string(), stricter.policy.postures().of(axis).to_string()))
+                    .into(),
+            }),
             refusal_nonce: plan.proxy.as_ref().and_then(|p| p.nonce.as_ref()).map(|nonce| nonce.as_str().to_owned()),
             workspaces: plan
                 .workspaces

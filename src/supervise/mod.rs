@@ -147,7 +147,7 @@ impl Watchman {
         stepped.others = ready.others;
         // Before anything else: where the wall is gone, every moment counts.
         if ready.watch {
-            check_wall(installation)?;
+            check_wall(installation, ledger)?;
         }
         if ready.mounts {
             check_mounts(installation, ledger, MountWatch::look)?;

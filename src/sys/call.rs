@@ -54,6 +54,28 @@ pub fn attributes(path: &CStr) -> Result<u64> {
     Ok(found.stx_attributes)
 }
 
+/// Whose an object is and when it came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Born {
+    /// Its owner.
+    pub uid: u32,
+    /// Since 1970: its birth where the file system keeps that (STATX_BTIME), its last change of status elsewhere.
+    pub at: std::time::Duration,
+}
+
+/// [`Born`] of a descriptor's object (statx(2)).
+pub fn born(object: BorrowedFd<'_>) -> Result<Born> {
+    // SAFETY: zeros are a valid value of the structure.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
+    let wanted = libc::STATX_UID | libc::STATX_CTIME | libc::STATX_BTIME;
+    // SAFETY: the kernel reads one NUL byte and writes one structure.
+    Errno::result(unsafe { libc::statx(object.as_raw_fd(), c"".as_ptr(), flags, wanted, &mut found) })?;
+    let at = if found.stx_mask & libc::STATX_BTIME != 0 { found.stx_btime } else { found.stx_ctime };
+    let seconds = u64::try_from(at.tv_sec).unwrap_or_default();
+    Ok(Born { uid: found.stx_uid, at: std::time::Duration::new(seconds, at.tv_nsec) })
+}
+
 /// The id of the mount that a descriptor's object is on, as mountinfo has it (statx(2), STATX_MNT_ID, Linux 5.8).
 /// EOPNOTSUPP where the kernel does not tell.
 pub fn mount_id(object: BorrowedFd<'_>) -> Result<u64> {

@@ -56,6 +56,7 @@ pub fn write(path: &Path, run: Run<'_>) -> String {
         host: BTreeMap::new(),
         restrictions: BTreeMap::new(),
         labels: run.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        shadow: None,
         unobserved: Vec::new(),
         refusal_nonce: None,
         workspaces: BTreeMap::new(),

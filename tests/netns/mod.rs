@@ -175,6 +175,7 @@ fn outcomes(command: &mut Command, acts: &[&str]) -> Vec<String> {
 /// A wall that refuses everything but loopback.
 pub fn spec() -> WallSpec {
     WallSpec {
+        shadow: false,
         run: RUN.into(),
         uid: UID,
         proxy: None,

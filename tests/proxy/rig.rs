@@ -175,6 +175,7 @@ pub fn world_with(
 
 pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpec {
     ProxySpec {
+        shadow: false,
         allowlist: Allowlist::from_entries(entries.iter().map(|e| Entry::parse(e).unwrap())),
         address_rules: AddressRules {
             trusted_ranges: vec!["127.0.0.1/32".parse().unwrap()],

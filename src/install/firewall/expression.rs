@@ -122,6 +122,14 @@ impl Rule {
         self.compare(operator, &[value])
     }
 
+    /// A transport header whose byte `offset`, masked, relates to `value` as `operator` says; the caller has made sure of
+    /// the protocol.
+    pub(super) fn transport_byte(mut self, offset: u32, mask: u8, operator: Operator, value: u8) -> Rule {
+        self.load(NFT_PAYLOAD_TRANSPORT_HEADER, offset, 1);
+        self.mask(&[mask]);
+        self.compare(operator, &[value])
+    }
+
     /// `th dport PORT`; the caller has made sure that the protocol has ports.
     pub(super) fn port(mut self, port: u16) -> Rule {
         self.load(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);

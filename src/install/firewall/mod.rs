@@ -39,6 +39,8 @@ pub struct WallSpec {
     pub run: String,
     /// The uid whose sockets are judged (`meta skuid`: the fsuid with which a socket was opened). Not 0.
     pub uid: u32,
+    /// Whether what would be refused is told of and let through: for a shadow, whose sockets are opened with this uid.
+    pub shadow: bool,
     /// The egress proxy on 127.0.0.0/8, the one destination that is always admitted; `None` for no egress at all.
     pub proxy: Option<SocketAddrV4>,
     /// Whether anything but the control-plane ports is refused.

@@ -48,6 +48,11 @@
 //! the proxy itself, is for users whom no wall holds: their refusals would otherwise stand in the run's record as the
 //! command's. It comes after every translation, and is not recorded, for it refuses nobody's command.
 //!
+//! # Shadow
+//! A shadow's table has the judgement and no answer: what `judge` would refuse is told of and accepted. It stands in `early`
+//! alone, as what is let through there would come by `late` and `exit` again, and of a TCP conversation it looks at
+//! the first packet, the only one that there would have been.
+//!
 //! # Own addresses
 //! `meta oif` in an output chain is the device chosen before address translation, so in `late` it can't be relied on:
 //! a destination must also be one of this machine's addresses as they were at installation. An address that the
@@ -135,13 +140,13 @@ pub(super) struct Ruleset {
 /// The ruleset for `spec` on a machine that has the addresses `own`.
 pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     let restricted = spec.egress == Egress::Restricted;
-    let mut chains = Vec::new();
+    let mut chains = if spec.shadow { hooked_for_shadow(spec) } else { Vec::new() };
     for (name, hook, priority, to) in [
         ("early", libc::NF_INET_LOCAL_OUT, EARLY, "judge"),
         ("late", libc::NF_INET_LOCAL_OUT, LATE, "judge"),
         ("exit", libc::NF_INET_POST_ROUTING, LATE, "leaving"),
     ] {
-        if (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
+        if !spec.shadow && (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
             let bar = spec.proxy.filter(|_| name == "late").map(|proxy| of_others(spec.uid, proxy));
             let rules = bar.into_iter().chain([Rule::any().opened_by(spec.uid).jump(to)]).collect();
             let hooked = Some(Hooked { hook: hook as u32, priority });
@@ -152,9 +157,11 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     for rule in RULES {
         add(rule, refusal(spec, rule));
     }
-    add("answer", answer(own));
+    add("answer", if spec.shadow { vec![Rule::any().accept()] } else { answer(own) });
     // Final whatever the protocol: `reject` drops the packet also where it has no answer to give.
-    add("reject", vec![Rule::any().reset(), Rule::any().unreachable()]);
+    if !spec.shadow {
+        add("reject", vec![Rule::any().reset(), Rule::any().unreachable()]);
+    }
     add("control-plane-ports", ports(&spec.control_plane_ports, CONTROL_PLANE));
     if restricted {
         add("hop-by-hop", hop_by_hop());
@@ -165,10 +172,24 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
         }
         let from_own = own_networks(own).into_iter().map(|net| Rule::any().address(Side::Source, net).jump("to-own"));
         add("from-own", from_own.collect());
-        add("leaving", leaving(spec));
+        if !spec.shadow {
+            add("leaving", leaving(spec));
+        }
     }
     add("judge", judge(spec));
     Ruleset { table: spec.table_name(), chains }
+}
+
+/// The one hook of a shadow. Its proxy is kept from nobody: the command may be any user.
+fn hooked_for_shadow(spec: &WallSpec) -> Vec<Chain> {
+    const FLAGS: u32 = 13;
+    const SYN: u8 = 0x02;
+    const SYN_OR_ACK: u8 = 0x12;
+    let later = Rule::any().opened_by(spec.uid).protocol(libc::IPPROTO_TCP as u8);
+    let later = later.transport_byte(FLAGS, SYN_OR_ACK, Operator::NotEqual, SYN).accept();
+    let rules = vec![later, Rule::any().opened_by(spec.uid).jump("judge")];
+    let hooked = Some(Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY });
+    vec![Chain { name: "early", hooked, rules }]
 }
 
 fn judge(spec: &WallSpec) -> Vec<Rule> {
@@ -307,6 +328,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn spec() -> WallSpec {
         WallSpec {
+            shadow: false,
             run: "0123456789abcdef".into(),
             uid: 10001,
             proxy: None,
@@ -335,6 +357,20 @@ pub(super) mod tests {
         let judge = ruleset.chains.iter().find(|c| c.name == "judge").unwrap();
         assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len());
         assert!(!ruleset.chains.iter().any(|c| c.name == "exit"));
+    }
+
+    #[test]
+    fn a_shadows_table_answers_nobody() {
+        let proxy = Some("127.82.70.1:3128".parse().unwrap());
+        for spec in [spec(), WallSpec { proxy, ..spec() }, WallSpec { egress: Egress::Open, ..spec() }] {
+            let names = |shadow| {
+                let chains = ruleset(&WallSpec { shadow, ..spec.clone() }, &[]).chains;
+                chains.into_iter().map(|chain| chain.name).collect::<Vec<_>>()
+            };
+            assert!(names(false).contains(&"reject") && names(false).contains(&"late"));
+            let shadow = names(true);
+            assert!(!["reject", "exit", "leaving", "late"].iter().any(|name| shadow.contains(name)), "{shadow:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::counts::Slot;
 use super::super::error::LedgerError;
 use super::super::fold::{Due, Fold, Folds, Key, key};
-use super::super::record::{Body, Denial};
+use super::super::record::Denial;
 use super::{Appended, Ledger, LedgerMode};
 use std::time::Instant;
 
@@ -50,7 +50,7 @@ impl Ledger {
 
     /// Writes a denial, and notes that it was.
     fn written(&mut self, key: Key, denial: Denial, now: Instant) -> Result<Appended, LedgerError> {
-        let appended = self.write_now(&Body::Denial(denial));
+        let appended = self.write_now(&self.body_of(denial));
         if let Ok(Appended::Stored { seq, .. }) = &appended {
             self.folds.written(key, *seq, now);
         }
@@ -99,7 +99,8 @@ impl Ledger {
     /// Writes the record of a fold, and then frees its slot.
     fn flush(&mut self, place: usize) -> Result<(), LedgerError> {
         let Some(fold) = self.folds.at(place) else { return Ok(()) };
-        let body = Body::Denial(fold.denial.clone());
+        let denial = fold.denial.clone();
+        let body = self.body_of(denial);
         let result = self.settle().and_then(|()| self.put(&body));
         let begun = result.as_ref().err().is_none_or(|failure| failure.begun);
         self.stuck = !begun;

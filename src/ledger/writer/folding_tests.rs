@@ -2,6 +2,7 @@
 
 use super::super::super::counts::SIZE;
 use super::super::super::fold::{BURST, OPEN, WINDOW};
+use super::super::super::record::Body;
 use super::super::super::samples::*;
 use super::super::super::{Ledger, LedgerMode, LedgerTarget, Verification, verify_path};
 use super::*;
@@ -85,6 +86,44 @@ fn found(ledger: &[u8], counts: Option<&[u8]>) -> (u64, String, u8) {
 
 fn limit_files(bytes: u64) {
     setrlimit(Resource::RLIMIT_FSIZE, bytes, nix::libc::RLIM_INFINITY).unwrap();
+}
+
+#[test]
+fn what_would_be_denied_is_counted_alike_and_is_no_denial() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.jsonl");
+    let mut ledger = open(&path).of_shadow();
+    ledger.append(shadowed()).unwrap();
+    for _ in 0..BURST + 90 {
+        ledger.append(Body::Denial(denial(Axis::Network, "a.test"))).unwrap();
+    }
+    ledger.append(Body::Denial(denial(Axis::Filesystem, "b.test"))).unwrap();
+    let copies = [fs::read(&path).unwrap(), fs::read(dir.path().join("run.counts")).unwrap()];
+    let sealed = ledger.seal(EXITED).unwrap().seal;
+    let by_axis =
+        |of: &std::collections::BTreeMap<String, u64>| ["network", "filesystem", "privilege"].map(|axis| of[axis]);
+    assert_eq!((by_axis(&sealed.denials), by_axis(&sealed.would_deny)), ([0; 3], [BURST + 90, 1, 0]));
+    let kinds = |body: &Body| matches!(body, Body::Denial(_));
+    assert!(!records(&fs::read(&path).unwrap()).iter().any(|record| kinds(&record.body)));
+    let whole = verify_path(&path, None).unwrap();
+    let told = whole.shadow().unwrap().to_string();
+    assert_eq!(whole.exit_code(), 0, "{whole}");
+    assert!(whole.to_string().contains(" 0 denials,"), "{whole}");
+    assert_eq!(
+        told,
+        format!(
+            "a shadow of nist-high, enforcing nist-high: {} would be denied, and none of it was refused",
+            BURST + 91
+        )
+    );
+    // A run that was killed with some of them counted.
+    let [bytes, counts] = copies;
+    fs::write(&path, bytes).unwrap();
+    fs::write(dir.path().join("run.counts"), counts).unwrap();
+    fs::set_permissions(dir.path().join("run.counts"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let torn = verify_path(&path, None).unwrap();
+    assert_eq!((torn.exit_code(), torn.shadow().unwrap().would_deny), (1, BURST + 91), "{torn}");
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use super::metadata::is_metadata;
 use super::{Looked, Verdict};
-use crate::observe::act::{Act, Address, Base, Made, Place};
+use crate::observe::act::{Act, Address, Base, Change, Made, Place};
 use crate::observe::ask::{self, Answer};
 use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::{self, Expected};
+use crate::observe::shadow::AsOwner;
 use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk::{self, path_of};
-use crate::observe::watched::PERMISSION;
+use crate::observe::watched::{Ids, PERMISSION};
 use crate::policy::Axis;
 use crate::sys::capability;
 use nix::errno::Errno;
@@ -22,10 +23,11 @@ use std::path::PathBuf;
 impl Looked<'_> {
     /// openat2(2) with `RESOLVE_*`: where that leads the kernel alone tells, and it is asked from the caller's own base.
     fn open_within(&self, at: &Place, flags: u64, mode: u64, resolve: u64) -> Result<Verdict, Unread> {
+        let owner = self.as_owner(std::slice::from_ref(&self.caller.name(at)?));
         let base = self.caller.hold(at.base)?;
         let given = CString::new(at.given.as_slice()).map_err(|_| Unread::Form)?;
         let expected = match walk::pin_within(base.as_fd(), &at.given, at.follow, resolve) {
-            Ok(object) => predict::open(&walk::name_of(object)?, flags, self.judge.ids),
+            Ok(object) => predict::open(&walk::name_of(object)?, flags, self.ids.get()),
             Err(Errno::ENOENT) if flags & nix::libc::O_CREAT as u64 != 0 => Expected::MayBeRefused,
             Err(errno) => predict::refused(errno),
         };
@@ -42,6 +44,7 @@ impl Looked<'_> {
         };
         let read_only = [found.as_ref().is_some_and(|found| self.is_read_only(found))];
         let path = [found.as_ref().and_then(walk::Found::path)];
+        drop(owner);
         let act = Act::Open { at: at.clone(), flags, mode, resolve };
         Ok(self.answered(answer, &act, &path, &read_only))
     }
@@ -106,12 +109,23 @@ impl Looked<'_> {
         let read_only: Vec<bool> = found.iter().map(|f| f.as_ref().is_some_and(|f| self.is_read_only(f))).collect();
         let by_self = found.iter().flatten().any(|found| found.by_self);
         let hidden = found.iter().flatten().any(|found| found.hidden);
-        if by_self || too_long {
+        // A shadow's act would not be taken back: where a link leads is settled before the kernel is asked by it.
+        if by_self || too_long || self.judge.shadow.is_some() {
             names = found
                 .into_iter()
                 .zip(names)
                 .map(|(found, name)| found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
                 .collect();
+        }
+        let _owner = match act {
+            Act::Change(_, Change::Owner(uid, gid)) if self.gives_to_account(&names, *uid, *gid) => {
+                return Ok(Verdict::GoOn);
+            }
+            // To whom else a file may be given does not depend on who made it.
+            Act::Change(_, Change::Owner(..)) => None,
+            _ => self.as_owner(&names),
+        };
+        if by_self || too_long || self.judge.shadow.is_some() {
             expected = self.expected(act, &names);
         }
         if expected == Expected::Passes {
@@ -185,8 +199,24 @@ impl Looked<'_> {
             || fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
     }
 
+    /// Has this thread asked about, where it is a shadow's, as the owner of what the command has made.
+    fn as_owner(&self, names: &[Name]) -> Option<AsOwner> {
+        let owner = self.judge.shadow.as_ref()?.as_owner(names, self.judge.stage);
+        if let Some(uid) = owner.uid() {
+            self.ids.set(Ids { uid, ..self.judge.ids });
+        }
+        Some(owner)
+    }
+
+    /// Whether what a shadow's command has made is given to whom it belongs to, root, or would belong to, the account.
+    fn gives_to_account(&self, names: &[Name], uid: u32, gid: u32) -> bool {
+        let Ids { uid: own, gid: group } = self.judge.ids;
+        let is_own = || self.judge.shadow.as_ref().is_some_and(|s| s.is_accounts(names, self.judge.stage));
+        [0, own, u32::MAX].contains(&uid) && [0, group, u32::MAX].contains(&gid) && is_own()
+    }
+
     fn expected(&self, act: &Act, names: &[Name]) -> Expected {
-        let ids = self.judge.ids;
+        let ids = self.ids.get();
         match (act, names) {
             (Act::Open { flags, .. }, [name]) => predict::open(name, *flags, ids),
             (Act::Make(_, made), [name]) => predict::make(name, made),

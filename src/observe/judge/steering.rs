@@ -7,7 +7,7 @@ use crate::supervise::processes;
 use nix::unistd::Pid;
 
 /// Whether all that are meant are inside. One that is not there is for the kernel to tell of.
-pub(super) fn is_inside(whom: Whom, stage: Pid) -> bool {
+pub(in crate::observe) fn is_inside(whom: Whom, stage: Pid) -> bool {
     let inside = || processes::descendants(&processes::all(), stage, &[]);
     match whom {
         Whom::Process(id) => match process_of(Pid::from_raw(id)) {

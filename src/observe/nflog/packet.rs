@@ -18,6 +18,8 @@ pub struct Packet {
     pub dport: Option<u16>,
     /// Type and code of an ICMP or ICMPv6 message.
     pub icmp: Option<(u8, u8)>,
+    /// The sequence number of a TCP segment (RFC 9293, 3.1).
+    pub sequence: Option<u32>,
 }
 
 const ICMP: u8 = 1;
@@ -103,6 +105,10 @@ impl Packet {
             dst,
             dport: ports.map(|b| u16::from_be_bytes([b[2], b[3]])),
             icmp: first.filter(|_| matches!(protocol, ICMP | ICMPV6)).map(|b| (b[0], b[1])),
+            sequence: transport
+                .filter(|_| protocol == TCP)
+                .and_then(|t| t.get(4..)?.first_chunk().copied())
+                .map(u32::from_be_bytes),
         }
     }
 }

@@ -1,0 +1,28 @@
+//! What of a shadow is in force, which holds nobody.
+
+use super::Installation;
+use super::firewall::Wall;
+use crate::ledger::record::{Body, Gap};
+use crate::ledger::{Ledger, LedgerError};
+use crate::policy::Axis;
+
+impl Installation {
+    /// Whether nothing is refused and what would be is recorded.
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// The table of a shadow is no longer what was installed: from here on no packet is told of.
+    pub fn lose_wall(&mut self, difference: &str, ledger: &mut Ledger) -> Result<(), LedgerError> {
+        self.watch = None;
+        let cause = match self.wall.take().map(Wall::remove_if_there) {
+            Some(Err(left)) => format!("the shadow's table was changed: {difference}; what is left of it: {left}"),
+            _ => format!("the shadow's table was changed: {difference}"),
+        };
+        for axis in [Axis::Network, Axis::Privilege] {
+            let source = "nflog".to_owned();
+            ledger.append(Body::Gap(Gap { axis: Some(axis), source, lost: 0, cause: cause.clone() }))?;
+        }
+        Ok(())
+    }
+}
