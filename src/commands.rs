@@ -7,6 +7,7 @@ use crate::error::{self, Error, call};
 use crate::host::{Depth, Facts};
 use crate::install::account::Databases;
 use crate::install::reserve;
+use crate::install::shields::{self, ShieldError};
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
 use crate::policy::{Policy, Posture, show};
@@ -101,8 +102,15 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let directory = std::env::current_dir().map_err(call("getcwd"))?;
     dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
     let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
-    let planned = plan::plan(policy, &facts, &[], args.run.demanded())
-        .and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
+    let planned = plan::plan(policy, &facts, &[], args.run.demanded());
+    let planned = match planned {
+        Ok(mut plan) => match shields::complete(&mut plan, None) {
+            Ok(()) => by_mode::check(&plan, &facts).map(|()| plan),
+            Err(ShieldError::Refused(refusal)) => Err(refusal),
+            Err(error) => return Err(error.into()),
+        },
+        refused => refused,
+    };
     let (text, status) = match planned {
         Ok(plan) if args.json => (describe::json(&plan, &facts), 0),
         Ok(plan) => (describe::text(&plan, &facts), 0),

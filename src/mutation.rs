@@ -33,6 +33,7 @@ pub const STEPS: &[&str] = &[
     "read-only-within",
     "account",
     "masks",
+    "shields",
     "nosuid",
     // Confinement.
     "descriptors",
@@ -46,6 +47,7 @@ pub const STEPS: &[&str] = &[
     "seccomp",
     "notifier",
     "watched-paths",
+    "watched-reads",
     "watched-identities",
     // Parts of the filter.
     "terminal-input",

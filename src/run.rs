@@ -15,6 +15,7 @@ use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
 use crate::install::reserve::{self, Reservation};
+use crate::install::shields::{self, Manifest};
 use crate::install::undo;
 use crate::ledger::record::{Body, Outcome, Probe};
 use crate::ledger::{RunId, SealInput, Status};
@@ -188,7 +189,10 @@ impl<'a> Loaded<'a> {
         let facts = Facts::gather(&policy, databases, identity, depth)?;
         let masks = control_files::masks(&policy, &facts)?;
         let mut plan = plan::plan(policy, &facts, &masks, args.run.demanded())?;
+        shields::complete(&mut plan, Some(&invocation))?;
         by_mode::check(&plan, &facts)?;
+        inherited::check_stdio(&plan)?;
+        let shielded = Manifest::of(&plan.shields)?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
             proxy.nonce = Some(RefusalNonce::random()?);
@@ -196,7 +200,7 @@ impl<'a> Loaded<'a> {
         if let Some(credentials) = facts.upstream.as_ref().and_then(|parent| parent.credentials()) {
             invocation.environment.retain(|(_, value)| !credentials.stand_in(value.as_bytes()));
         }
-        Ok(Planned { args, plan, facts, invocation, probes, run, own_uid, held, session: None })
+        Ok(Planned { args, plan, shielded, facts, invocation, probes, run, own_uid, held, session: None })
     }
 }
 
@@ -204,6 +208,8 @@ impl<'a> Loaded<'a> {
 struct Planned<'a> {
     args: &'a RunArgs,
     plan: Plan,
+    /// What the shields are made of before anything is put in force.
+    shielded: Manifest,
     facts: Facts,
     invocation: Invocation,
     probes: Selection,
@@ -235,6 +241,7 @@ impl Planned<'_> {
         }
         let name = self.session.as_ref().map(Place::name);
         let mut session = Session::begin(ledger, watchman, self.held, told.0.take());
+        session.shielded = self.shielded;
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels(), name) {
             return Err(session.fail(error));
         }

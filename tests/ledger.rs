@@ -52,6 +52,8 @@ fn start() -> Body {
         labels: BTreeMap::new(),
         unobserved: vec![],
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
         workspaces: BTreeMap::new(),
     })
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::confine::rules::rules;
 use crate::observe::calls::{Calls, Found};
 use crate::observe::watched::{Ids, watched};
-use crate::plan::means::{Means, Terms};
+use crate::plan::means::{Means, Reads, Terms};
 use crate::policy::Posture;
 use crate::sys::notify::CallData;
 use proptest::prelude::*;
@@ -303,7 +303,7 @@ proptest! {
                 (Posture::Locked, Posture::Restricted, Means::BARE),
             ];
             let made = postures.map(|(privilege, network, means)| {
-                let calls = Calls::new(&Terms { privilege, network, means }, IDS, &[crate::policy::Abi::I386]);
+                let calls = Calls::new(&Terms { privilege, network, means, reads: Reads::Unseen }, IDS, &[crate::policy::Abi::I386]);
                 let program = program_with_listener(&calls.rules, &calls.watched, &calls.tables).unwrap();
                 (calls, program)
             });

@@ -14,6 +14,7 @@ pub mod proxy;
 pub mod publish;
 pub mod reserve;
 pub mod rootless;
+pub mod shields;
 pub(crate) mod specs;
 mod stage_process;
 mod surroundings;
@@ -54,7 +55,7 @@ use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::Namespaces;
 use serde::{Deserialize, Serialize};
-use specs::{confinement, sockets, unnoted, wall_spec};
+use specs::{confinement, kept, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -266,6 +267,7 @@ impl Installation {
             unnoted: unnoted(plan, proxy),
             mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
             view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
+            kept: kept(plan),
             sockets: sockets(run, plan, proxy),
         });
         let stage = Stage {

@@ -21,6 +21,8 @@ pub fn start() -> Body {
         labels: BTreeMap::from([("task".into(), "a-b".into())]),
         unobserved: vec!["reads".into()],
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
         workspaces: BTreeMap::new(),
     })
 }

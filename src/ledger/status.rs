@@ -1,7 +1,7 @@
 //! The status line of `--json-status-fd`: how a run ended, told to whoever started it.
 
 use super::line::encode;
-use super::record::Outcome;
+use super::record::{Outcome, ShieldState};
 use super::writer::{SealInput, Sealed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ pub struct Status {
     pub exit_code: Option<i32>,
     /// Denials stored, by axis.
     pub denials: BTreeMap<String, u64>,
+    /// What has become of what was shielded; left out where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shields: Option<ShieldState>,
     /// Whether the record is complete; null where there is no sealed record.
     pub complete: Option<bool>,
     /// The same by axis; empty where there is no sealed record.
@@ -33,6 +36,7 @@ impl Status {
             outcome: end.outcome,
             exit_code: end.exit_code,
             denials: BTreeMap::new(),
+            shields: None,
             complete: None,
             complete_by_axis: BTreeMap::new(),
             head: None,
@@ -55,6 +59,7 @@ impl From<&Sealed> for Status {
             outcome: seal.outcome,
             exit_code: seal.exit_code,
             denials: seal.denials.clone(),
+            shields: seal.shields.as_ref().map(|shields| shields.state),
             complete: Some(sealed.complete),
             complete_by_axis: sealed.complete_by_axis.clone(),
             head: Some(sealed.head.clone()),

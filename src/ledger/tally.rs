@@ -15,6 +15,7 @@ struct Loss {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     denials: BTreeMap<Axis, u64>,
+    reads: u64,
     holes: BTreeSet<Option<Axis>>,
     losses: BTreeMap<Option<Axis>, Loss>,
 }
@@ -27,6 +28,7 @@ impl Tally {
                 let denials = self.denials.entry(denial.axis).or_default();
                 *denials = denials.saturating_add(denial.count);
             }
+            Body::Read(_) => self.reads = self.reads.saturating_add(1),
             Body::Gap(gap) => {
                 self.holes.insert(gap.axis);
             }
@@ -66,6 +68,11 @@ impl Tally {
     pub(super) fn denials(&self) -> BTreeMap<String, u64> {
         let count = |axis| self.denials.get(axis).copied().unwrap_or_default();
         Axis::ALL.iter().map(|axis| (axis.name().to_owned(), count(axis))).collect()
+    }
+
+    /// Reads of watched paths.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
     }
 
     pub(super) fn complete(&self) -> bool {

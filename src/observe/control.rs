@@ -4,10 +4,11 @@
 //! It is asked outside of the sandbox, by the process that `control` would have let the command be: same file systems,
 //! before the policy's mounts, and its own capabilities.
 
-use super::told::{PathTarget, Refusal, Target};
+use super::told::{PathRead, PathTarget, Refusal, Target};
 use super::walk::is;
+use super::watched::SHIELD;
 use crate::ledger::escape;
-use crate::ledger::record::{Denial, Mechanism, Object};
+use crate::ledger::record::{Denial, Mechanism, Object, PathEvent};
 use crate::policy::Axis;
 use crate::procfs;
 use crate::sys::call::attributes;
@@ -40,7 +41,7 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
         (_, None) => Axis::Privilege,
     };
     let rule = match (axis, &refusal.object) {
-        (Axis::Filesystem, _) => READ_ONLY,
+        (Axis::Filesystem, _) if refusal.rule != SHIELD => READ_ONLY,
         _ => refusal.rule.as_str(),
     };
     let mut denial =
@@ -50,10 +51,18 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
     Some(denial)
 }
 
+/// The record of a read of a watched path.
+pub fn read(read: &PathRead) -> PathEvent {
+    let path = Some(escape::escape(&read.path, escape::TEXT_LIMIT));
+    let object = Object { path, ..Object::default() };
+    PathEvent { operation: read.operation.clone(), object, subject: read.subject.clone() }
+}
+
 /// The class of reason by the rule.
 fn reason(rule: &str) -> &'static str {
     match rule {
         READ_ONLY => "read_only_tree",
+        SHIELD => "shielded",
         "permission" | "outside-process" => "not_permitted",
         "capability" | "mount" | "namespaces" | "trace" => "no_capability",
         "identity" => "other_identity",

@@ -4,6 +4,7 @@
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
 mod file_capabilities;
+mod kept;
 mod metadata;
 mod mounted;
 mod paths;
@@ -22,7 +23,7 @@ use super::socketcall;
 use super::sockets::Sockets;
 use super::sockets::waiting::Later;
 use super::subject;
-use super::told::{PathTarget, Refusal, Target};
+use super::told::{PathRead, PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::landlock::Barrier;
@@ -42,6 +43,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use kept::{Kept, Ways};
 pub use mounted::Mounted;
 
 /// What is answered.
@@ -53,6 +55,8 @@ pub enum Verdict {
     Tell(Note),
     /// It goes on, although this part of it has no effect, which is recorded first.
     GoOnRecorded(Refusal),
+    /// It goes on, and this read of a watched path is recorded first.
+    GoOnRead(PathRead),
     /// It is refused, which is recorded first.
     Refuse(Errno, Refusal),
     /// It is refused, which is no denial.
@@ -91,6 +95,10 @@ pub struct Judge {
     pub barrier: Option<Arc<Barrier>>,
     /// The mounts that stand in what the command may write.
     pub mounted: Option<Arc<Mounted>>,
+    /// What is kept from being read, or watched.
+    pub kept: Option<Arc<Kept>>,
+    /// The directories above the shields.
+    pub ways: Arc<Ways>,
     /// The command's sockets, where they are made for it.
     pub sockets: Option<Arc<Sockets>>,
 }
@@ -243,7 +251,13 @@ impl<'a> Looked<'a> {
 
     pub(super) fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
         let ids = self.judge.ids;
+        if let Some(kept) = &self.judge.kept
+            && let Some(verdict) = self.by_keeping(kept, &act)?
+        {
+            return Ok(verdict);
+        }
         Ok(match act {
+            Act::Look(_) => Verdict::GoOn,
             Act::Plain => Verdict::GoOn,
             Act::Reach { socket, address: Address::Inet(to) } => return self.reach(socket, to),
             Act::BindPort { port, .. } if port == 0 || port >= 1024 => Verdict::GoOn,

@@ -3,6 +3,8 @@
 //!
 //! ftruncate(2) is not among them: who may not write a file has no descriptor that it takes.
 
+mod reads;
+
 use super::decode::{self, Again, Call, Decoded};
 use super::socketcall;
 use crate::confine::rules::Condition;
@@ -127,6 +129,8 @@ const METADATA: [&str; 22] = [
 
 /// The rule of calls that ordinary permission refuses.
 pub const PERMISSION: &str = "permission";
+/// The rule of attempts on what is shielded.
+pub const SHIELD: &str = "shield";
 /// The rule of calls on processes that are not the sandbox's.
 pub const OUTSIDE: &str = "outside-process";
 /// The rule of calls that need a capability.
@@ -153,6 +157,7 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
             table.act("ioctl", requests.collect(), decode::ioctl_of_file_system, None, PERMISSION);
         }
     }
+    reads::reads(&mut table, terms);
     raw_sockets(&mut table);
     if terms.makes_sockets() {
         made_sockets(&mut table);

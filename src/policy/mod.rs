@@ -19,6 +19,7 @@ pub mod upstream;
 mod ways;
 
 pub mod environment;
+pub mod harbor;
 pub mod harness;
 pub mod protect;
 pub mod trees;

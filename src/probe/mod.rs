@@ -16,6 +16,7 @@ mod operation;
 pub mod outcome;
 pub mod render;
 pub mod selection;
+mod shielded;
 pub mod spec;
 pub mod suite_file;
 pub mod trace;
@@ -48,6 +49,8 @@ pub struct Surroundings {
     pub writable: Vec<PathBuf>,
     /// Paths that must be masked.
     pub masked: Vec<PathBuf>,
+    /// Paths that must not be read, under all their names.
+    pub shielded: Vec<PathBuf>,
     /// Files mounted over the image's, with their content.
     pub overlays: Vec<(PathBuf, Vec<u8>)>,
     /// The proxy's address, if it was started.

@@ -108,7 +108,9 @@ impl Operation {
         matches!(
             self,
             Operation::Evidence(_)
-                | Operation::Filesystem(filesystem::Operation::CreateAsStage)
+                | Operation::Filesystem(
+                    filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage
+                )
                 | Operation::Identity(CallersKeyring | Keyring | ProxyEnvironment)
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)
                 | Operation::Network(Proxy(_) | ProxyProcess)
@@ -124,9 +126,9 @@ impl Operation {
     /// Tries the operation in the stage; `None` where it is not the stage's to try.
     pub fn make_as_stage(&self, run: &Surroundings) -> Option<Vec<String>> {
         match self {
-            Operation::Filesystem(operation @ filesystem::Operation::CreateAsStage) => {
-                Some(filesystem::make(operation, run))
-            }
+            Operation::Filesystem(
+                operation @ (filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage),
+            ) => Some(filesystem::make(operation, run)),
             _ => None,
         }
     }
@@ -135,7 +137,9 @@ impl Operation {
     /// command's to try.
     pub fn make(&self, run: &Surroundings) -> Option<Vec<String>> {
         Some(match self {
-            Operation::Filesystem(filesystem::Operation::CreateAsStage) => return None,
+            Operation::Filesystem(
+                filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage,
+            ) => return None,
             Operation::Filesystem(operation) => filesystem::make(operation, run),
             Operation::Identity(operation) => identity::make(operation, run),
             Operation::Kernel(operation) => kernel::make(operation, run),

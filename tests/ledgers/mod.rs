@@ -58,6 +58,8 @@ pub fn write(path: &Path, run: Run<'_>) -> String {
         labels: run.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         unobserved: Vec::new(),
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
         workspaces: BTreeMap::new(),
     };
     ledger.append(Body::Start(start)).expect("append");
