@@ -6,7 +6,7 @@
 
 use super::told::{PathRead, PathTarget, Refusal, Target};
 use super::walk::is;
-use super::watched::SHIELD;
+use super::watched::{OUTSIDE, SHIELD};
 use crate::ledger::escape;
 use crate::ledger::record::{Denial, Mechanism, Object, PathEvent};
 use crate::policy::Axis;
@@ -14,7 +14,7 @@ use crate::procfs;
 use crate::sys::call::attributes;
 use crate::sys::capability::DAC_OVERRIDE;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlink};
 use nix::libc;
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, SYSFS_MAGIC, fstatfs};
@@ -118,6 +118,9 @@ fn outside(path: &Path) -> Option<Outside> {
 /// under `control` as well.
 fn of_path(refusal: &Refusal, target: &PathTarget, privileged: bool) -> Option<Axis> {
     let path = Path::new(OsStr::from_bytes(&target.decisive));
+    if refusal.rule == OUTSIDE {
+        return readlink(path).is_ok().then_some(Axis::Privilege);
+    }
     let Some(outside) = outside(path) else { return Some(Axis::Privilege) };
     let mount = fstatvfs(&outside.nearest).map_or(FsFlags::empty(), |found| found.flags());
     if refusal.errno.is_none() {

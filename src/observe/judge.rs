@@ -282,6 +282,10 @@ impl<'a> Looked<'a> {
             Act::Capabilities(false) => Verdict::GoOn,
             Act::Capabilities(true) => self.by_capability(Errno::EPERM, Target::None),
             Act::Trace(pid) => match ask::is_traceable(pid) {
+                // Of the run's own processes no shield is to be had: under `control` they would be the command's own user's.
+                Err(errno) if self.judge.kept.is_some() && pid == self.judge.stage.as_raw() => {
+                    self.denied(errno, Target::Text(format!("pid {pid}")), self.watched.rule, None)
+                }
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },

@@ -10,11 +10,10 @@ use crate::observe::told::{PathRead, PathTarget, Refusal, Target};
 use crate::observe::walk::{self, pin_within};
 use crate::observe::watched::{OUTSIDE, SHIELD};
 use crate::policy::Axis;
-use crate::sys::capability;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, ResolveFlag, open, readlinkat};
 use nix::libc;
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, Whence, faccessat, lseek};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -78,8 +77,11 @@ impl Ways {
 enum Leads {
     /// To this path, which may not be there.
     To(PathBuf),
-    /// Into what another process sees, which this one may not follow.
-    Outside(PathBuf, Option<u32>),
+    /// Into what another process sees, by this link of its, which this one may not follow.
+    Outside {
+        path: PathBuf,
+        link: PathBuf,
+    },
     Nowhere,
 }
 
@@ -101,13 +103,11 @@ impl Looked<'_> {
         for (place, resolve) in places(act) {
             let path = match self.leads(kept, place, resolve)? {
                 Leads::Nowhere => continue,
-                Leads::Outside(path, right) if goes_on.is_some() => {
+                Leads::Outside { path, link } if goes_on.is_some() => {
                     self.caller.still_waits()?;
-                    let refusal = self.refusal(Errno::EACCES, target(&path), OUTSIDE);
-                    let refusal = Refusal { axis: Some(Axis::Privilege), capability: right, ..refusal };
-                    return Ok(Some(Verdict::Refuse(Errno::EACCES, refusal)));
+                    return Ok(Some(self.outside(&path, &link)));
                 }
-                Leads::Outside(..) => continue,
+                Leads::Outside { .. } => continue,
                 Leads::To(path) => path,
             };
             if let Act::Open { flags, .. } = act
@@ -139,6 +139,17 @@ impl Looked<'_> {
             }
         }
         Ok(goes_on)
+    }
+
+    /// A look by way of another process: whether its own user may follow the link outside is the supervisor's to try. Those of
+    /// the run's own processes lead past the shields.
+    fn outside(&self, path: &Path, link: &Path) -> Verdict {
+        let path = path.as_os_str().as_bytes().to_vec();
+        let decisive = link.as_os_str().as_bytes().to_vec();
+        let object = Target::Path(PathTarget { path, to: None, decisive, read_only: false, makes: false });
+        let ours = link.starts_with(format!("/proc/{}", self.judge.stage));
+        let refusal = self.refusal(Errno::EACCES, object, OUTSIDE);
+        Verdict::Refuse(Errno::EACCES, Refusal { axis: ours.then_some(Axis::Privilege), ..refusal })
     }
 
     fn leads(&self, kept: &Kept, place: &Place, resolve: u64) -> Result<Leads, Unread> {
@@ -176,9 +187,8 @@ impl Looked<'_> {
             && let Some(first) = found.rest.split(|byte| *byte == b'/').next()
             && matches!(readlinkat(&found.at, OsStr::from_bytes(first)), Err(Errno::EACCES | Errno::EPERM))
         {
-            // The kernel lets those look who may trace (proc(5)); one of the command's own user's is kept by Landlock.
-            let own = fstat(&found.at).is_ok_and(|stat| stat.st_uid == self.judge.ids.uid);
-            return Ok(Leads::Outside(path, (!own).then_some(capability::SYS_PTRACE)));
+            let link = walk::path_of(found.at.as_fd()).unwrap_or_default().join(OsStr::from_bytes(first));
+            return Ok(Leads::Outside { path, link });
         }
         // The last component was not followed by the walk if it was not reached.
         Ok(Leads::To(path))
