@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// What must not be read.
 const TOKEN: &str = "CANARY-7f3a91c";
-const SHIELD: &str = "/srv/grading/reference";
+const SHIELD: &str = "/srv/kept/grading/reference";
 const HOSTILE: &str = "/usr/local/lib/hostile.py";
 
 /// A box with something to be kept, under three names.
@@ -19,10 +19,12 @@ fn prepared(user: u32, home: &str) -> Fence {
     let fence = Fence::new();
     rung::prepare(&fence, user, home);
     fence.world.write(HOSTILE, include_bytes!("shields/hostile.py"), 0o644);
+    // Where another name of a file is looked for on all of its file system, that is a small one.
+    fence.world.mount_memory("/srv/kept").expect("a file system");
     let make = format!(
         "mkdir -p {SHIELD} /mnt/alias; echo {TOKEN} > {SHIELD}/answer.txt; \
          printf '#!/bin/sh\\necho {TOKEN}\\n' > {SHIELD}/run.sh; chmod 755 {SHIELD}/run.sh; \
-         ln -s {TOKEN} {SHIELD}/pointer; echo {TOKEN} > {SHIELD}/linked; ln {SHIELD}/linked /opt/other-name; \
+         ln -s {TOKEN} {SHIELD}/pointer; echo {TOKEN} > {SHIELD}/linked; ln {SHIELD}/linked /srv/kept/other-name; \
          mount --bind {SHIELD} /mnt/alias; cp $(command -v cat) /usr/local/bin/suidcat; chmod 4755 /usr/local/bin/suidcat"
     );
     as_root(&fence, &make);
@@ -104,7 +106,7 @@ fn holds(rung: Rung) {
     assert_eq!(seal.shields.as_ref().map(|shields| shields.state), Some(ShieldState::Intact));
     let shield = &ended.start().shields[0];
     assert_eq!((shield.path.as_str(), shield.entries, shield.digest.len()), (SHIELD, 5, 64));
-    assert_eq!(shield.other_names, ["/mnt/alias", "/opt/other-name"]);
+    assert_eq!(shield.other_names, ["/mnt/alias", "/srv/kept/other-name"]);
     let found = as_root(&fence, &format!("grep -rls {TOKEN} {WORKSPACE} || true"));
     assert_eq!(found, "", "{rung:?}: it has been written down");
 }
@@ -163,11 +165,9 @@ fn what_outlives_the_command_gets_nothing_either() {
 #[test]
 fn a_shield_that_cannot_be_put_up_is_an_error() {
     let fence = Fence::new();
-    as_root(
-        &fence,
-        "mkdir -p /srv/ref /app/in /far; touch /srv/ref/a /app/in/b; echo x > /srv/ref/far; ln -s /srv/ref /srv/link",
-    );
-    fence.world.mount_memory("/far").expect("another file system");
+    as_root(&fence, "mkdir -p /srv/ref /app/in; touch /srv/ref/a /app/in/b; ln -s /srv/ref /srv/link");
+    fence.world.mount_memory("/srv/small").expect("a file system");
+    as_root(&fence, "mkdir /srv/small/ref; echo x > /srv/small/ref/far");
     let refused = |flags: &[&str], what: &str| {
         let ended = fence.run(flags, "touch /dev/shm/started");
         assert_eq!(ended.said.code, Some(125), "{flags:?}: {ended}");
@@ -194,8 +194,11 @@ fn a_shield_that_cannot_be_put_up_is_an_error() {
     );
     assert!(ended.said.out.contains("works") && ended.said.err.contains("ermission denied"), "{ended}");
     // A name of a file that cannot be found: another one covers the way to it.
-    as_root(&fence, "mkdir /var/hidden; ln /srv/ref/far /var/hidden/name; mount -t tmpfs none /var/hidden");
-    refused(&["--shield", "/srv/ref"], "/srv/ref/far has 2 names (hard links) and 1 of them were found");
+    as_root(
+        &fence,
+        "mkdir /srv/small/hidden; ln /srv/small/ref/far /srv/small/hidden/name; mount -t tmpfs none /srv/small/hidden",
+    );
+    refused(&["--shield", "/srv/small/ref"], "/srv/small/ref/far has 2 names (hard links) and 1 of them were found");
 }
 
 #[test]

@@ -188,7 +188,7 @@ ROUTES = {
     "rename-parent": parent_renamed,
     "alias": lambda: read("/mnt/alias/answer.txt"),
     "alias-list": lambda: listed("/mnt/alias"),
-    "hard-link": lambda: read("/opt/other-name"),
+    "hard-link": lambda: read("/srv/kept/other-name"),
     "o-path": by_place,
     "dir-fd": by_directory,
     "openat2": by_openat2,

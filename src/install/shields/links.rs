@@ -47,7 +47,7 @@ pub fn walk(
             }
         };
         for entry in entries {
-            let looked = entry.and_then(|entry| Ok((entry.path(), entry.path().symlink_metadata()?)));
+            let looked = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)));
             let (path, meta) = match looked {
                 Ok(looked) => looked,
                 Err(cause) => {
