@@ -225,6 +225,36 @@ fn a_descriptor_that_refers_into_a_shield_is_refused() {
 }
 
 #[test]
+fn the_way_to_a_shield_cannot_be_moved() {
+    let fence = Fence::new();
+    let place = "mkdir -p /data/way/ref; echo answer > /data/way/ref/a; chmod 777 /data /data/way";
+    let script = "mv /data/way /data/gone && mkdir -p /data/way/ref && echo mine > /data/way/ref/a; touch /data/way/new && echo works";
+    for (flags, expected) in [(&[][..], "mine\n"), (&["--shield", "/data/way/ref"], "answer\n")] {
+        as_root(&fence, &format!("rm -rf /data; {place}"));
+        let ended = fence.run(flags, script);
+        assert!(ended.said.out.contains("works"), "{ended}");
+        assert_eq!(as_root(&fence, "cat /data/way/ref/a"), expected, "{ended}");
+    }
+}
+
+#[test]
+fn a_session_keeps_its_shields_from_each_of_its_commands() {
+    let fence = Fence::new();
+    as_root(&fence, &format!("mkdir -p /srv/ref; echo {TOKEN} > /srv/ref/a"));
+    let ringfence = common::RINGFENCE;
+    let said = fence.as_root(&format!(
+        "{ringfence} up --shield /srv/ref --ledger /var/log/s.jsonl; {ringfence} exec -- cat /srv/ref/a; \
+         {ringfence} exec -- cat < /srv/ref/a; {ringfence} exec -- echo works; {ringfence} down"
+    ));
+    assert!(!said.out.contains(TOKEN) && said.out.contains("works"), "{said}");
+    assert!(said.err.contains("inherited descriptor 0 is of a file in a shield"), "{said}");
+    let ended = fence.ended(said, "/var/log/s.jsonl".into());
+    let attempts: Vec<_> = ended.denials().into_iter().filter(|denial| denial.rule == "shield").collect();
+    assert_eq!(attempts.len(), 1, "{ended}");
+    assert_eq!(ended.seal().shields.as_ref().map(|shields| shields.state), Some(ShieldState::Intact));
+}
+
+#[test]
 fn harbors_known_places_are_shielded_as_far_as_they_are_there() {
     let fence = Fence::new();
     as_root(

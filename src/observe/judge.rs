@@ -268,7 +268,10 @@ impl<'a> Looked<'a> {
                 }
                 _ => Verdict::GoOn,
             },
-            Act::Execute(place) => return self.execute(&place),
+            Act::Execute(place) => match (self.execute(&place)?, &self.judge.kept) {
+                (Verdict::GoOn, Some(kept)) => return self.executed(kept, &place),
+                (verdict, _) => verdict,
+            },
             Act::OnSocket(asked) => return self.on_socket(asked),
             Act::Socket { number, arguments, value } => return socketcall::verdict(self, number, arguments, &value),
             Act::Ids { group, wanted, tells } => {

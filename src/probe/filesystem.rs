@@ -51,6 +51,8 @@ pub enum Operation {
     OpenMasked,
     /// Looks at each shield, opens it and executes it, by its name and by way of /proc/self/root.
     ReachShielded,
+    /// Lists the directory of each shield, if its mode lets the command.
+    ListBesideShielded,
     /// Reads each shield as the stage, for which no observer answers.
     ReadShieldedAsStage,
     /// Changes the mode of a file of its own.
@@ -84,6 +86,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::Masked => run.masked.iter().map(|p| mode_of(p)).collect(),
         Operation::OpenMasked => run.masked.iter().flat_map(|p| [opened(p), opened(&by_alias(p))]).collect(),
         Operation::ReachShielded => run.shielded.iter().flat_map(|p| shielded::reached(p)).collect(),
+        Operation::ListBesideShielded => run.shielded.iter().filter_map(|p| p.parent()).map(listed).collect(),
         Operation::ReadShieldedAsStage => run.shielded.iter().map(|p| shielded::read(p)).collect(),
         Operation::ChangeOwnFile => change_own_file(run),
         Operation::EnterHome => {

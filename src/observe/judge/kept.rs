@@ -90,6 +90,10 @@ impl Kept {
         self.shields.iter().any(|shield| path.starts_with(shield))
     }
 
+    fn watches(&self, path: &Path) -> bool {
+        self.tripwires.iter().any(|watched| path.starts_with(watched))
+    }
+
     /// Whether Landlock keeps a directory from being listed, as it is on the way to a shield.
     fn is_above(&self, path: &Path) -> bool {
         !self.by_mounts && self.shields.iter().any(|shield| shield.starts_with(path) && shield != path)
@@ -127,15 +131,9 @@ impl Looked<'_> {
                 let refusal = Refusal { axis: Some(Axis::Filesystem), ..refusal };
                 return Ok(Some(Verdict::Refuse(Errno::EACCES, refusal)));
             }
-            if goes_on.is_some()
-                && kept.tripwires.iter().any(|watched| path.starts_with(watched))
-                && is_read(act, &path)
-            {
+            if goes_on.is_some() && kept.watches(&path) && is_read(act, &path) {
                 self.caller.still_waits()?;
-                let subject = self.judge.subject(self.caller.tid);
-                let path = path.as_os_str().as_bytes().to_vec();
-                let read = PathRead { operation: self.watched.call.to_owned(), path, subject };
-                return Ok(Some(Verdict::GoOnRead(read)));
+                return Ok(Some(Verdict::GoOnRead(self.read_of(&path))));
             }
         }
         Ok(goes_on)
@@ -150,6 +148,22 @@ impl Looked<'_> {
         let ours = link.starts_with(format!("/proc/{}", self.judge.stage));
         let refusal = self.refusal(Errno::EACCES, object, OUTSIDE);
         Verdict::Refuse(Errno::EACCES, Refusal { axis: ours.then_some(Axis::Privilege), ..refusal })
+    }
+
+    /// The verdict on an execution that goes on: of a watched program it is told.
+    pub(super) fn executed(&self, kept: &Kept, place: &Place) -> Result<Verdict, Unread> {
+        let Leads::To(path) = self.leads(kept, place, 0)? else { return Ok(Verdict::GoOn) };
+        let executes = || faccessat(AT_FDCWD, &path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
+        if !kept.watches(&path) || path.is_dir() || !executes() {
+            return Ok(Verdict::GoOn);
+        }
+        self.caller.still_waits()?;
+        Ok(Verdict::GoOnRead(self.read_of(&path)))
+    }
+
+    fn read_of(&self, path: &Path) -> PathRead {
+        let path = path.as_os_str().as_bytes().to_vec();
+        PathRead { operation: self.watched.call.to_owned(), path, subject: self.judge.subject(self.caller.tid) }
     }
 
     fn leads(&self, kept: &Kept, place: &Place, resolve: u64) -> Result<Leads, Unread> {

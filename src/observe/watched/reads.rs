@@ -19,9 +19,12 @@ pub(super) fn reads(table: &mut Table, terms: &Terms) {
     if terms.reads == Reads::Opens {
         return;
     }
-    let by_path: [(&'static str, Read); 13] = [
+    let by_path: [(&'static str, Read); 15] = [
         ("stat", decode::look),
         ("lstat", decode::look_at_link),
+        // By these names 32-bit programs have the first two.
+        ("stat64", decode::look),
+        ("lstat64", decode::look_at_link),
         ("access", decode::look),
         ("faccessat", decode::look_at),
         ("readlink", decode::look_at_link),
@@ -44,6 +47,7 @@ pub(super) fn reads(table: &mut Table, terms: &Terms) {
     };
     for (call, flags, reading) in [
         ("newfstatat", 3, decode::look_flags_fourth as Read),
+        ("fstatat64", 3, decode::look_flags_fourth),
         ("statx", 2, decode::look_flags_third),
         ("faccessat2", 3, decode::look_flags_fourth),
         ("name_to_handle_at", 4, decode::look_flags_fifth),
