@@ -279,7 +279,9 @@ fn what_is_not_shielded_is_read_as_before() {
     for rung in RUNGS {
         let fence = prepared(user, &home);
         let script = "ls /usr/bin > /dev/null && cat /etc/passwd > /dev/null && cd /workspace && mkdir a && echo x > a/b && mv a/b c \
-                      && cat c && ls -la && python3 -c 'import json, ssl; print(json.dumps(1))' && stat /srv && find /usr/share -maxdepth 1 > /dev/null";
+                      && cat c && ls -la && python3 -c 'import json, ssl; print(json.dumps(1))' && stat /srv && find /usr/share -maxdepth 1 > /dev/null \
+                      && ls -l /proc/self/ /proc/self/fd > /dev/null && ls / /srv | grep -q kept \
+                      && python3 -c 'import os; os.lstat(\"/proc/1/root\"); os.readlink(\"/proc/self/exe\")'";
         let ended = rung.run(&fence, user, &home, &["--shield", SHIELD], &["bash", "-c", script]);
         assert_eq!((ended.said.code, ended.said.err.as_str()), (Some(0), ""), "{rung:?}: {ended}");
         let denied: Vec<_> = ended.denials().into_iter().filter(|d| d.rule == "shield").cloned().collect();

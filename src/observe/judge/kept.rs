@@ -3,6 +3,7 @@
 
 use super::reached::path_of_object;
 use super::{Looked, Verdict};
+use crate::mutation;
 use crate::observe::act::{Act, Address, Place};
 use crate::observe::caller::Unread;
 use crate::observe::decode::writes;
@@ -52,7 +53,7 @@ impl Ways {
         above.dedup();
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let listings = |path: &Path| (0..LISTINGS).map_while(|_| open(path, flags, Mode::empty()).ok()).collect();
-        let above = if kept.by_mounts { Vec::new() } else { above };
+        let above = if kept.by_mounts || mutation::left_out("shield-listings") { Vec::new() } else { above };
         Ways {
             open: above.into_iter().map(|path| (path.to_owned(), listings(path))).collect(),
             next: AtomicUsize::new(0),
@@ -197,7 +198,11 @@ impl Looked<'_> {
             Err(_) => return Ok(Leads::Nowhere),
         };
         let Some(path) = found.path() else { return Ok(Leads::Nowhere) };
-        if walk::is_proc(found.at.as_fd())
+        // The link itself is for everyone to see.
+        let goes_through = place.follow || found.rest.contains(&b'/') || self.watched.call.starts_with("readlink");
+        if goes_through
+            && walk::is_proc(found.at.as_fd())
+            && !walk::is_callers(self.caller, &found.at)
             && let Some(first) = found.rest.split(|byte| *byte == b'/').next()
             && matches!(readlinkat(&found.at, OsStr::from_bytes(first)), Err(Errno::EACCES | Errno::EPERM))
         {
