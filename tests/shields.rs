@@ -225,6 +225,27 @@ fn a_descriptor_that_refers_into_a_shield_is_refused() {
 }
 
 #[test]
+fn with_all_else_open_a_shield_holds_alone() {
+    let user = own_user();
+    let home = format!("/home/dev{user}");
+    for rung in RUNGS {
+        let fence = prepared(user, &home);
+        let script = format!(
+            "cat {SHIELD}/answer.txt /mnt/alias/answer.txt /proc/self/root{SHIELD}/answer.txt; ls {SHIELD}; echo x > {home}/new && cat {home}/new"
+        );
+        let open = ["--network", "open", "--filesystem", "open"];
+        let ended =
+            rung.run(&fence, user, &home, &[&open[..], &["--shield", SHIELD]].concat(), &["bash", "-c", &script]);
+        assert_eq!((ended.said.code, ended.said.out.as_str()), (Some(0), "x\n"), "{rung:?}: {ended}");
+        let attempts: u64 = ended.denials().iter().filter(|d| d.rule == "shield").map(|d| d.count).sum();
+        assert!(attempts >= 4, "{rung:?}: {ended}");
+        as_root(&fence, &format!("rm {}", ended.ledger));
+        let unshielded = rung.run(&fence, user, &home, &open, &["bash", "-c", &script]);
+        assert!(unshielded.said.out.contains(TOKEN), "{rung:?}: live vector: {unshielded}");
+    }
+}
+
+#[test]
 fn the_way_to_a_shield_cannot_be_moved() {
     let fence = Fence::new();
     let place = "mkdir -p /data/way/ref; echo answer > /data/way/ref/a; chmod 777 /data /data/way";
@@ -287,4 +308,19 @@ fn what_is_not_shielded_is_read_as_before() {
         let denied: Vec<_> = ended.denials().into_iter().filter(|d| d.rule == "shield").cloned().collect();
         assert!(denied.is_empty(), "{rung:?}: {denied:?}");
     }
+}
+
+#[test]
+fn the_plan_names_what_carries_a_shield_and_where_a_copy_may_be() {
+    let fence = Fence::new();
+    as_root(
+        &fence,
+        "mkdir -p /srv/repo/.git /srv/repo/ref; touch /srv/repo/ref/a; mkdir /mnt/other; mount --bind /srv/repo /mnt/other",
+    );
+    let said = fence.output(fence.ringfence(&["plan", "--shield", "/srv/repo/ref"]));
+    assert_eq!(said.code, Some(0), "{said}");
+    assert!(said.out.contains("shields: empty masks mounted over, attempts seen by the notifier"), "{said}");
+    assert!(said.out.contains("whose objects in /srv/repo/.git may hold a copy of it"), "{said}");
+    let missing = fence.output(fence.ringfence(&["plan", "--shield", "/srv/nothing"]));
+    assert!(missing.code != Some(0) && format!("{missing}").contains("/srv/nothing"), "{missing}");
 }
