@@ -7,6 +7,7 @@ use crate::error::{self, Error, call};
 use crate::host::{Depth, Facts};
 use crate::install::account::{Databases, Identity};
 use crate::install::reserve;
+use crate::install::shields::{self, ShieldError};
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
 use crate::policy::{Leftovers, Policy, Posture, show};
@@ -103,8 +104,14 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
     let planned = |mut policy: Policy, databases: Databases, identity: Option<Identity>, rung| {
         dev_box::settle_workspace(&mut policy, &directory, identity.as_ref());
         let facts = Facts::gather(&policy, databases, identity, Depth::Everything)?;
-        let planned =
-            plan::plan(policy, &facts, &[], rung).and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan));
+        let planned = match plan::plan(policy, &facts, &[], rung) {
+            Ok(mut plan) => match shields::complete(&mut plan, None) {
+                Ok(()) => by_mode::check(&plan, &facts).map(|()| plan),
+                Err(ShieldError::Refused(refusal)) => Err(refusal),
+                Err(error) => return Err(error.into()),
+            },
+            refused => refused,
+        };
         let planned = planned.map(|mut plan| {
             plan.notes.extend(terminal_note(&plan.policy, facts.is_init));
             plan

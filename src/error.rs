@@ -7,6 +7,7 @@ use crate::host::HostError;
 use crate::install::InstallError;
 use crate::install::account::AccountError;
 use crate::install::reserve::ReserveError;
+use crate::install::shields::ShieldError;
 use crate::install::undo::UndoError;
 use crate::ledger::{LedgerError, UnsafePath, VerifyError};
 use crate::plan::Refusal;
@@ -45,6 +46,9 @@ pub enum Error {
     /// The plan.
     #[error("plan: {0}")]
     Refused(#[from] Refusal),
+    /// A shield.
+    #[error("plan: {0}")]
+    Shield(#[from] ShieldError),
     /// A control file that the command could write.
     #[error("{what}: {fault}")]
     ControlFile {

@@ -244,7 +244,11 @@ impl Facts {
         let Some(identity) = self.identity.clone() else { return Ok(()) };
         let trees = Trees::of(policy, &identity.home);
         let asked = workspaces(policy, &identity.home);
-        for path in trees.read_only.iter().chain(&trees.writable).chain(&trees.read_only_within).chain(&asked) {
+        let (shields, known) = crate::plan::shields::asked(policy, &identity.home);
+        let kept = shields.into_iter().chain(known).chain(crate::plan::shields::watched(policy, &identity.home));
+        let kept: Vec<PathBuf> = kept.collect();
+        let of_trees = trees.read_only.iter().chain(&trees.writable).chain(&trees.read_only_within);
+        for path in of_trees.chain(&asked).chain(&kept) {
             let fact = look_at(path, &identity);
             self.paths.insert(path.clone(), fact);
         }

@@ -33,6 +33,7 @@ pub const STEPS: &[&str] = &[
     "read-only-within",
     "account",
     "masks",
+    "shields",
     "nosuid",
     // Confinement.
     "descriptors",
@@ -46,6 +47,7 @@ pub const STEPS: &[&str] = &[
     "seccomp",
     "notifier",
     "watched-paths",
+    "watched-reads",
     "watched-identities",
     // Parts of the filter.
     "terminal-input",
@@ -57,7 +59,8 @@ pub const STEPS: &[&str] = &[
 ];
 
 /// Steps of the rungs that have neither mounts nor a firewall.
-pub const WITHOUT_MOUNTS: &[&str] = &["file-rules", "names-inside", "lo-device", "socket-rules", "barrier"];
+pub const WITHOUT_MOUNTS: &[&str] =
+    &["file-rules", "names-inside", "lo-device", "socket-rules", "barrier", "shield-listings"];
 
 /// Second looks of the firewall's, which no packet of an unprivileged process reaches as long as the first look holds and
 /// nobody else translates addresses. Here only what is sent to the kernel lacks them: the read-back notices.

@@ -8,6 +8,7 @@ pub mod keep_out;
 pub mod means;
 pub mod rung;
 pub mod shadow;
+pub mod shields;
 mod ssh;
 pub mod upstream;
 mod view;
@@ -40,6 +41,10 @@ pub struct Plan {
     pub identity: Option<Identity>,
     /// The command's view of the file system; `None` where it is the caller's.
     pub mounts: Option<MountPlan>,
+    /// What is shielded, outermost and free of symbolic links.
+    pub shields: Vec<PathBuf>,
+    /// What is watched for reads, likewise.
+    pub tripwires: Vec<PathBuf>,
     /// How each workspace becomes writable to the command.
     pub workspaces: BTreeMap<PathBuf, Ownership>,
     /// HOME and what of it is made if it is missing; `None` where HOME is the image's affair.
@@ -216,6 +221,14 @@ pub fn plan(
         }
         None => None,
     };
+    let account = identity.as_ref().map_or(Path::new("/"), |identity| identity.home.as_path());
+    let shields = shields::shields(&policy, facts, account)?;
+    let tripwires = shields::tripwires(&policy, facts, account)?;
+    if let Some(view) = &mut mounts {
+        shields::check(&shields, view, &policy, home.as_ref(), &means)?;
+        view.shields.clone_from(&shields);
+    }
+    notes.extend(shields::notes(&policy, &shields, &means));
     let way = mounts.as_mut().and_then(|view| ssh::connector(&policy, facts, view, &means));
     match &way {
         Some(Err(cause)) => notes.push(format!("ssh through the proxy will not work: {cause}")),
@@ -264,6 +277,8 @@ pub fn plan(
         restrictions,
         identity,
         mounts,
+        shields,
+        tripwires,
         workspaces,
         home,
         wall,

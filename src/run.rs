@@ -16,6 +16,7 @@ use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
 use crate::install::reserve::{self, Reservation};
+use crate::install::shields::{self, Manifest};
 use crate::install::undo;
 use crate::ledger::RunId;
 use crate::ledger::record::{Body, Probe};
@@ -176,8 +177,12 @@ impl<'a> Loaded<'a> {
             dev_box::settle_workspace(&mut policy, &invocation.directory, identity.as_ref());
             let facts = Facts::gather(&policy, databases, identity, depth)?;
             let masks = control_files::masks(&policy, &facts)?;
-            let plan = plan::plan(policy, &facts, &masks, rung);
-            Ok::<_, Error>((plan.and_then(|plan| by_mode::check(&plan, &facts).map(|()| plan)), facts))
+            let mut plan = match plan::plan(policy, &facts, &masks, rung) {
+                Ok(plan) => plan,
+                Err(refusal) => return Ok((Err(refusal), facts)),
+            };
+            shields::complete(&mut plan, Some(&invocation))?;
+            Ok::<_, Error>((by_mode::check(&plan, &facts).map(|()| plan), facts))
         };
         let demanded = args.run.demanded();
         let (planned, facts) = match policy.shadow.clone() {
@@ -191,6 +196,8 @@ impl<'a> Loaded<'a> {
             }
         };
         let mut plan = planned?;
+        inherited::check_stdio(&plan)?;
+        let shielded = Manifest::of(&plan.shields)?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
             proxy.nonce = Some(RefusalNonce::random()?);
@@ -198,7 +205,7 @@ impl<'a> Loaded<'a> {
         if let Some(credentials) = facts.upstream.as_ref().and_then(|parent| parent.credentials()) {
             invocation.environment.retain(|(_, value)| !credentials.stand_in(value.as_bytes()));
         }
-        Ok(Planned { args, plan, facts, invocation, probes, run, own_uid, held, session: None })
+        Ok(Planned { args, plan, shielded, facts, invocation, probes, run, own_uid, held, session: None })
     }
 }
 
@@ -206,6 +213,8 @@ impl<'a> Loaded<'a> {
 struct Planned<'a> {
     args: &'a RunArgs,
     plan: Plan,
+    /// What the shields are made of before anything is put in force.
+    shielded: Manifest,
     facts: Facts,
     invocation: Invocation,
     probes: Selection,
@@ -241,6 +250,7 @@ impl Planned<'_> {
         }
         let name = self.session.as_ref().map(Place::name);
         let mut session = Session::begin(ledger, watchman, self.held, told.take());
+        session.shielded = self.shielded;
         if let Err(error) = session.start(&self.plan, &self.facts, &self.invocation, self.args.run.labels(), name) {
             return Err(session.fail(error));
         }

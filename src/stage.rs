@@ -13,7 +13,7 @@ use crate::confine::Confinement;
 use crate::confine::exec::Command;
 use crate::confine::exec::ExecFailure;
 use crate::ledger::record::Probe;
-use crate::observe::process::{self, ObserverSpec};
+use crate::observe::process::{self, ObserverSpec, Ways};
 use crate::probe::Suite;
 use crate::supervise::descendants;
 use crate::supervise::terminal::{Placement, Terminal};
@@ -171,6 +171,8 @@ impl Stage {
         leave: impl FnOnce() -> Result<(), String>,
     ) -> i32 {
         let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
+        let kept = self.observer.as_ref().and_then(|spec| spec.kept.as_ref());
+        let ways = kept.map(Ways::open).unwrap_or_default();
         // A shadow's view is the observer's alone.
         let of_observer = self.observer.as_ref().is_some_and(|spec| spec.shadow.is_some());
         let mut enter = Some(enter);
@@ -185,11 +187,11 @@ impl Stage {
         };
         match sys::fork_single_threaded() {
             Ok(Fork::Child) => {
-                drop((told, observers));
+                drop((told, observers, ways));
                 self.attend(supervisor, Some(stages), cover, leave)
             }
             Ok(Fork::Parent(stage)) => {
-                process::live(spec, stage, told, observers, || enter.map_or(Ok(()), |enter| enter()))
+                process::live(spec, stage, told, observers, ways, || enter.map_or(Ok(()), |enter| enter()))
             }
             Err(errno) => failed(&supervisor, format!("observer: fork: {errno}")),
         }

@@ -37,7 +37,9 @@ fn the_records_fields_are_all_described() {
     };
     let denial = Denial::observed(Axis::Network, Mechanism::Proxy, "GET", object.clone(), "port", "x");
     let start = json!({"version": "0", "policy_digest": "0", "postures": {}, "rung": "full", "command": [], "uid": 1,
-        "gid": 1, "host": {}, "restrictions": {}, "labels": {}, "unobserved": [], "shadow": {"level": "x", "policy_digest": "x", "postures": {}}, "refusal_nonce": "0", "workspaces": {}});
+        "gid": 1, "host": {}, "restrictions": {}, "labels": {}, "unobserved": [], "refusal_nonce": "0", "workspaces": {},
+        "shadow": {"level": "x", "policy_digest": "x", "postures": {}},
+        "shields": [{"path": "/", "digest": "0", "entries": 1}], "tripwires": ["/"]});
     let probe = json!({"id": "x", "axis": "network", "class": "direct", "expected": "x", "seen": "x", "passed": true});
     let bodies = [
         Body::Start(serde_json::from_value(start).expect("a start's fields")),
@@ -59,6 +61,8 @@ fn the_records_fields_are_all_described() {
             exit_code: None,
             denials: BTreeMap::new(),
             would_deny: BTreeMap::new(),
+            reads: 1,
+            shields: Some(ShieldsEnd::of(Vec::new())),
             complete: true,
             complete_by_axis: BTreeMap::new(),
             head: String::new(),

@@ -53,6 +53,8 @@ fn start() -> Body {
         shadow: None,
         unobserved: vec![],
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
         workspaces: BTreeMap::new(),
     })
 }

@@ -16,7 +16,7 @@ const MARKER: &str = "/dev/shm/started";
 const USER: u32 = 1000;
 
 /// What all rungs take, in the child that is confined.
-const CONFINEMENT: &[&str] = &["seccomp", "notifier", "watched-paths", "socket-families"];
+const CONFINEMENT: &[&str] = &["seccomp", "notifier", "watched-paths", "watched-reads", "shields", "socket-families"];
 /// What takes a uid to give up, or a bounding set. Of capabilities a container's root has none that outlive its uid.
 const WITH_OWN_UID: &[&str] = &["bounding", "groups", "ids", "proxy-ids"];
 
@@ -38,7 +38,8 @@ fn of_user(less: Less) -> Fence {
 }
 
 fn each_is_noticed(fence: &Fence, rung: &str, flags: &[&str], steps: &[&str]) {
-    let flags = [&["--rung", rung, "--policy", "nist-high"], flags].concat();
+    fence.as_root("mkdir -p /srv/shielded && echo x > /srv/shielded/file");
+    let flags = [&["--rung", rung, "--policy", "nist-high", "--shield", "/srv/shielded"], flags].concat();
     let started = run(fence, &flags, "");
     assert_eq!((started.said.code, started.said.err.as_str()), (Some(0), ""), "{rung}: {started}");
     assert_eq!(started.start().rung, rung);

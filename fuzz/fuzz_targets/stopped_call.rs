@@ -7,7 +7,7 @@ use ringfence::observe::caller::{Memory, PATH_MAX, Unread};
 use ringfence::observe::calls::{Calls, Found, NATIVE, Structures};
 use ringfence::observe::decode::{Call, again};
 use ringfence::observe::watched::{Ids, Reading};
-use ringfence::plan::means::{Means, Terms};
+use ringfence::plan::means::{Means, Reads, Terms};
 use ringfence::policy::{Abi, Posture};
 use ringfence::sys::notify::CallData;
 use std::cell::Cell;
@@ -70,7 +70,7 @@ static TABLES: LazyLock<[Calls; 3]> = LazyLock::new(|| {
     let ids = Ids { uid: 10_001, gid: 10_002 };
     let terms = [(Posture::Locked, Means::FULL), (Posture::Restricted, Means::FULL), (Posture::Locked, Means::BARE)];
     terms.map(|(privilege, means)| {
-        Calls::new(&Terms { privilege, network: Posture::Restricted, means }, ids, &[Abi::I386])
+        Calls::new(&Terms { privilege, network: Posture::Restricted, means, reads: Reads::Names }, ids, &[Abi::I386])
     })
 });
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::confine::rules::rules;
 use crate::observe::calls::{Calls, Found};
 use crate::observe::watched::{Ids, watched};
-use crate::plan::means::{Means, Terms};
+use crate::plan::means::{Means, Reads, Terms};
 use crate::policy::Posture;
 use crate::sys::notify::CallData;
 use proptest::prelude::*;
@@ -295,15 +295,15 @@ proptest! {
     ) {
         static ALL: LazyLock<Vec<(Calls, Vec<u8>)>> = LazyLock::new(|| {
             let postures = [
-                (Posture::Locked, Posture::Restricted, Means::FULL),
-                (Posture::Locked, Posture::Open, Means::FULL),
-                (Posture::Restricted, Posture::Open, Means::FULL),
-                (Posture::Locked, Posture::Locked, Means::FULL),
-                (Posture::Locked, Posture::Restricted, Means::CONTAINER),
-                (Posture::Locked, Posture::Restricted, Means::BARE),
+                (Posture::Locked, Posture::Restricted, Means::FULL, Reads::Unseen),
+                (Posture::Locked, Posture::Open, Means::FULL, Reads::Names),
+                (Posture::Restricted, Posture::Open, Means::FULL, Reads::Opens),
+                (Posture::Locked, Posture::Locked, Means::FULL, Reads::Unseen),
+                (Posture::Locked, Posture::Restricted, Means::CONTAINER, Reads::Names),
+                (Posture::Locked, Posture::Restricted, Means::BARE, Reads::Unseen),
             ];
-            let made = postures.map(|(privilege, network, means)| {
-                let calls = Calls::new(&Terms { privilege, network, means }, IDS, &[crate::policy::Abi::I386]);
+            let made = postures.map(|(privilege, network, means, reads)| {
+                let calls = Calls::new(&Terms { privilege, network, means, reads }, IDS, &[crate::policy::Abi::I386]);
                 let program = program_with_listener(&calls.rules, &calls.watched, &calls.tables).unwrap();
                 (calls, program)
             });

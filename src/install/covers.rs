@@ -26,7 +26,7 @@ impl Covers {
     pub(super) fn make(plan: &MountPlan) -> Result<Covers, MountError> {
         let mut trees = Vec::new();
         let files: Vec<_> = plan.files.iter().filter(|_| !mutation::left_out("account")).collect();
-        let masks: Vec<_> = plan.masks.iter().filter(|_| !mutation::left_out("masks")).collect();
+        let masks = plan.masked();
         if files.is_empty() && masks.is_empty() {
             return Ok(Covers { trees });
         }
@@ -120,7 +120,7 @@ impl MountPlan {
     /// what is writable. A tree is none of them, for what it holds beneath it may be gone too.
     pub fn can_cover_again(&self, path: &Path) -> bool {
         let files = self.files.iter().map(|file| &file.target);
-        files.chain(&self.masks).chain(&self.read_only_within).any(|covered| covered == path)
+        files.chain(&self.masks).chain(&self.shields).chain(&self.read_only_within).any(|covered| covered == path)
     }
 
     /// The part of the plan that is mounted at these paths.
@@ -128,6 +128,7 @@ impl MountPlan {
         MountPlan {
             files: self.files.iter().filter(|file| paths.contains(&file.target)).cloned().collect(),
             masks: self.masks.iter().filter(|mask| paths.contains(mask)).cloned().collect(),
+            shields: self.shields.iter().filter(|shield| paths.contains(shield)).cloned().collect(),
             read_only_within: self.read_only_within.iter().filter(|path| paths.contains(path)).cloned().collect(),
             exposed: self.exposed.clone(),
             nosuid: self.nosuid,

@@ -16,6 +16,7 @@ pub mod publish;
 pub mod reserve;
 pub mod rootless;
 mod shadow;
+pub mod shields;
 pub(crate) mod specs;
 mod stage_process;
 mod surroundings;
@@ -57,7 +58,7 @@ use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::Namespaces;
 use serde::{Deserialize, Serialize};
-use specs::{confinement, sockets, unnoted, wall_spec};
+use specs::{confinement, kept, sockets, unnoted, wall_spec};
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -280,6 +281,7 @@ impl Installation {
             unnoted: unnoted(held, proxy),
             mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
             view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
+            kept: kept(held),
             sockets: sockets(run, held, proxy),
             shadow: shadow
                 .then(|| held.workspaces.keys().chain(held.home.as_ref().map(|home| &home.path)).cloned().collect()),

@@ -33,6 +33,8 @@ pub struct MountPlan {
     pub files: Vec<Overlay>,
     /// Files and directories replaced by an empty one that nobody but root may open.
     pub masks: Vec<PathBuf>,
+    /// Files and directories that are masked likewise, whatever else the policy leaves open; their other names among them.
+    pub shields: Vec<PathBuf>,
     /// Sockets that stay in reach within a masked directory.
     pub exposed: Vec<PathBuf>,
 }
@@ -47,6 +49,18 @@ impl MountPlan {
     pub fn protected_trees(&self) -> Vec<PathBuf> {
         let root = self.whole_read_only.then(|| PathBuf::from("/"));
         root.into_iter().chain(self.read_only.iter().cloned()).chain(self.read_only_within.iter().cloned()).collect()
+    }
+
+    /// The masks and the shields that are mounted: what lies in another one could not be mounted over any more.
+    pub(super) fn masked(&self) -> Vec<&PathBuf> {
+        let masks = self.masks.iter().filter(|_| !mutation::left_out("masks"));
+        let shields = self.shields.iter().filter(|_| !mutation::left_out("shields"));
+        let all: Vec<&PathBuf> = masks.chain(shields).collect();
+        let mut outermost: Vec<&PathBuf> = all.clone();
+        outermost.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
+        outermost.sort();
+        outermost.dedup();
+        outermost
     }
 
     /// Masks one more path, unless it lies in what is masked already.
@@ -71,7 +85,9 @@ impl MountPlan {
             self.writable.iter().any(|w| w.path == path) || self.read_only_within.iter().any(|r| r == path)
         };
         let in_writable = |mask: &&PathBuf| self.writable.iter().any(|w| mask.starts_with(&w.path));
-        let within = self.read_only_within.iter().chain(self.masks.iter().filter(in_writable));
+        // Who can move the way to a shield puts another file where a verifier looks for it, wherever that is.
+        let masked = self.masks.iter().filter(in_writable).chain(&self.shields);
+        let within = self.read_only_within.iter().chain(masked);
         let above = within.flat_map(|path| path.ancestors().skip(1));
         let mut pinned: Vec<PathBuf> = above
             .filter(|path| *path != Path::new("/") && !mounted(path) && !self.protects(path))
@@ -317,7 +333,7 @@ pub fn compare_options(plan: &MountPlan, reachable: &[&Mount]) -> Result<(), Mou
 /// Where the plan has something mounted that keeps the command from what is below it.
 pub fn guarded(plan: &MountPlan) -> Vec<PathBuf> {
     let covered = plan.files.iter().map(|f| &f.target).filter(|_| !mutation::left_out("account"));
-    let masked = plan.masks.iter().filter(|_| !mutation::left_out("masks"));
+    let masked = plan.masked();
     let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
     let pinned = plan.pinned();
     let within = plan.read_only_within.iter().chain(&pinned).filter(|_| !mutation::left_out("read-only-within"));

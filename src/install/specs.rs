@@ -5,10 +5,10 @@ use super::firewall::{self, WallSpec};
 use crate::confine::{Confinement, seccomp};
 use crate::mutation;
 use crate::observe::calls::Calls;
-use crate::observe::process::Unnoted;
+use crate::observe::process::{Kept, Unnoted};
 use crate::observe::sockets::rules::SocketRules;
 use crate::observe::watched::Ids;
-use crate::plan::means::{EgressBarrier, Means, Terms};
+use crate::plan::means::{EgressBarrier, FileBarrier, Means, Reads, Terms};
 use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use ipnet::IpNet;
@@ -32,9 +32,18 @@ pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Op
     let made = plan.rung.means().egress == EgressBarrier::MadeSockets && wall.egress == firewall::Egress::Restricted;
     // What else is masked is closed by its mode there, or the plan was refused (plan::by_mode).
     let is_socket = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let masked = plan.mounts.iter().flat_map(|view| &view.masks).filter(|path| is_socket(path)).cloned().collect();
+    let sockets = plan.mounts.iter().flat_map(|view| &view.masks).filter(|path| is_socket(path));
+    let masked = sockets.chain(plan.mounts.iter().flat_map(|view| &view.shields)).cloned().collect();
     let rules = || SocketRules::from(&wall_spec(run, identity.uid.as_raw(), proxy, wall, 0));
     made.then(|| SocketRules { masked, ..rules() })
+}
+
+/// What is kept from being read, or watched; `None` where nothing is.
+pub(super) fn kept(plan: &Plan) -> Option<Kept> {
+    let shields = plan.mounts.as_ref().map(|view| view.shields.clone()).unwrap_or_default();
+    let by_mounts = plan.rung.means().files == FileBarrier::Mounts;
+    let kept = Kept { shields, tripwires: plan.tripwires.clone(), by_mounts };
+    (!kept.shields.is_empty() || !kept.tripwires.is_empty()).then_some(kept)
 }
 
 /// How the command is confined, and which of its calls are looked at; with `shadow`, how the observer is, and the command not
@@ -43,7 +52,13 @@ pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Cal
     let postures = plan.policy.postures();
     let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, Ids::from);
     let means = plan.rung.means();
-    let terms = Terms { privilege: postures.privilege, network: postures.network, means };
+    let reads = match (plan.shields.is_empty(), plan.tripwires.is_empty()) {
+        _ if mutation::left_out("watched-reads") => Reads::Unseen,
+        (false, _) => Reads::Names,
+        (true, false) => Reads::Opens,
+        (true, true) => Reads::Unseen,
+    };
+    let terms = Terms { privilege: postures.privilege, network: postures.network, means, reads };
     let abi = &plan.policy.privilege.abi;
     let calls = match shadow {
         true => Calls::of_shadow(&terms, own, abi, plan.wall.is_some()),

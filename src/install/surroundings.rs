@@ -67,6 +67,12 @@ fn passed_variables(plan: &Plan, invocation: &Invocation) -> Vec<String> {
     named.chain(by_socket.map(|(name, _)| name.to_string_lossy().into_owned())).collect()
 }
 
+/// Less what lies in a shield, of which other probes tell.
+fn unshielded(mut paths: Vec<PathBuf>, view: &MountPlan) -> Vec<PathBuf> {
+    paths.retain(|path| !view.shields.iter().any(|shield| path.starts_with(shield)));
+    paths
+}
+
 /// What the probes need to know.
 pub(super) fn surroundings(
     plan: &Plan,
@@ -80,9 +86,10 @@ pub(super) fn surroundings(
     Surroundings {
         restrictions: plan.restrictions.iter().map(|carried| carried.restriction).collect(),
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
-        protected: held.map(|m| m.protected_trees()).unwrap_or_default(),
+        protected: held.map(|m| unshielded(m.protected_trees(), m)).unwrap_or_default(),
+        shielded: mounts.map(|m| m.shields.clone()).unwrap_or_default(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
-        masked: mounts.filter(|_| mounted).map(|m| m.masks.clone()).unwrap_or_default(),
+        masked: mounts.filter(|_| mounted).map(|m| unshielded(m.masks.clone(), m)).unwrap_or_default(),
         home: plan.home.as_ref().map(|h| h.path.clone()),
         overlays: mounts
             .map(|m| m.files.iter().map(|f| (f.target.clone(), f.content.clone())).collect())

@@ -14,6 +14,7 @@ pub mod record;
 pub mod run_id;
 #[cfg(test)]
 pub(crate) mod samples;
+mod shield;
 mod sink;
 pub mod status;
 mod tally;

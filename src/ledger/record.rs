@@ -3,6 +3,8 @@
 //! The whole schema is fixed here, the kinds that later sources write included, so that a reader of today's
 //! ledgers reads tomorrow's.
 
+use super::shield::is_zero;
+pub use super::shield::{Shield, ShieldChange, ShieldState, ShieldsEnd};
 use crate::policy::Axis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -121,6 +123,12 @@ pub struct Start {
     /// not explained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal_nonce: Option<String>,
+    /// What is shielded, with its digest before the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shields: Vec<Shield>,
+    /// Paths each read of which is recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tripwires: Vec<String>,
     /// Workspaces whose ownership was changed for the run: path and how (`idmapped`, `chown`).
     pub workspaces: BTreeMap<String, String>,
 }
@@ -381,6 +389,12 @@ pub struct Seal {
     /// Empty where there is no shadow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub would_deny: BTreeMap<String, u64>,
+    /// Reads of watched paths.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reads: u64,
+    /// What has become of what was shielded; nothing where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shields: Option<ShieldsEnd>,
     /// True only if no gap was recorded.
     pub complete: bool,
     /// Completeness by axis.

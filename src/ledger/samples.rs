@@ -22,6 +22,8 @@ pub fn start() -> Body {
         shadow: None,
         unobserved: vec!["reads".into()],
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
         workspaces: BTreeMap::new(),
     })
 }

@@ -1,7 +1,7 @@
 //! The status line of `--json-status-fd`: how a run ended, told to whoever started it.
 
 use super::line::encode;
-use super::record::Outcome;
+use super::record::{Outcome, ShieldState};
 use super::writer::{SealInput, Sealed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +20,9 @@ pub struct Status {
     /// What the shadowed policy would have refused, by axis; nothing of it was. Not there where there is no shadow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub would_deny: BTreeMap<String, u64>,
+    /// What has become of what was shielded; left out where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shields: Option<ShieldState>,
     /// Whether the record is complete; null where there is no sealed record.
     pub complete: Option<bool>,
     /// The same by axis; empty where there is no sealed record.
@@ -37,6 +40,7 @@ impl Status {
             exit_code: end.exit_code,
             denials: BTreeMap::new(),
             would_deny: BTreeMap::new(),
+            shields: None,
             complete: None,
             complete_by_axis: BTreeMap::new(),
             head: None,
@@ -60,6 +64,7 @@ impl From<&Sealed> for Status {
             exit_code: seal.exit_code,
             denials: seal.denials.clone(),
             would_deny: seal.would_deny.clone(),
+            shields: seal.shields.as_ref().map(|shields| shields.state),
             complete: Some(sealed.complete),
             complete_by_axis: sealed.complete_by_axis.clone(),
             head: Some(sealed.head.clone()),

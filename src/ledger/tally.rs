@@ -17,6 +17,7 @@ pub(super) struct Tally {
     denials: BTreeMap<Axis, u64>,
     /// What a shadow would have refused, where there is one.
     would_deny: Option<BTreeMap<Axis, u64>>,
+    reads: u64,
     holes: BTreeSet<Option<Axis>>,
     losses: BTreeMap<Option<Axis>, Loss>,
 }
@@ -34,6 +35,7 @@ impl Tally {
                 let counted = self.would_deny.get_or_insert_default().entry(denial.axis).or_default();
                 *counted = counted.saturating_add(denial.count);
             }
+            Body::Read(_) => self.reads = self.reads.saturating_add(1),
             Body::Gap(gap) => {
                 self.holes.insert(gap.axis);
             }
@@ -77,6 +79,11 @@ impl Tally {
     /// What would have been refused by axis, each axis named; nothing where there is no shadow.
     pub(super) fn would_deny(&self) -> BTreeMap<String, u64> {
         self.would_deny.as_ref().map(named).unwrap_or_default()
+    }
+
+    /// Reads of watched paths.
+    pub(super) fn reads(&self) -> u64 {
+        self.reads
     }
 
     pub(super) fn complete(&self) -> bool {

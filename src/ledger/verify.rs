@@ -4,7 +4,7 @@ use super::chain::{ORIGIN, head_after, is_head};
 use super::escape::printable;
 use super::lines::{Line, Lines};
 use super::open_folds::OpenFolds;
-use super::record::{Body, Gap, Record, Seal, Start, VERSION};
+use super::record::{Body, Gap, Record, Seal, ShieldState, ShieldsEnd, Start, VERSION};
 use super::run_id::RunId;
 use super::tally::Tally;
 use crate::policy::Posture;
@@ -179,6 +179,7 @@ struct Check {
     level: String,
     tally: Tally,
     sealed: bool,
+    shields: Option<String>,
     torn: Option<u64>,
     gaps: Vec<String>,
     more_gaps: u64,
@@ -252,6 +253,8 @@ impl Check {
             (Body::Seal(seal), _) => {
                 self.seal(seal, line)?;
                 self.sealed = true;
+                let altered = seal.shields.iter().filter(|shields| shields.state == ShieldState::Altered);
+                self.shields = altered.map(ShieldsEnd::told).next();
             }
             (Body::WouldDeny(denial), _) => match &mut self.shadow {
                 Some(shadow) => shadow.would_deny = shadow.would_deny.saturating_add(denial.count),
@@ -289,6 +292,9 @@ impl Check {
             let recorded = self.tally.would_deny();
             return Err(format!("seals {:?} as what would be denied where {recorded:?} are recorded", seal.would_deny));
         }
+        if seal.reads != self.tally.reads() {
+            return Err(format!("seals {} reads where {} are recorded", seal.reads, self.tally.reads()));
+        }
         if seal.complete != self.tally.complete() || seal.complete_by_axis != self.tally.complete_by_axis() {
             return Err("seals a completeness that the recorded gaps do not bear out".to_owned());
         }
@@ -307,6 +313,7 @@ impl Check {
         if self.more_gaps > 0 {
             why.push(format!("{} gaps more", self.more_gaps));
         }
+        why.extend(self.shields.map(|told| printable(&format!("shields altered: {told}")).into_owned()));
         if let Some(line) = self.torn {
             why.push(format!("line {line} is cut short"));
         }

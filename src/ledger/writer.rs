@@ -10,7 +10,7 @@ use super::error::LedgerError;
 use super::escape::printable;
 use super::fold::Folds;
 use super::line::{LINE_LIMIT, encode};
-use super::record::{Body, Denial, Infrastructure, Object, Outcome, Record, Seal, VERSION};
+use super::record::{Body, Denial, Infrastructure, Object, Outcome, Record, Seal, ShieldsEnd, VERSION};
 use super::run_id::RunId;
 use super::sink::{Refused, Sink};
 use super::tally::Tally;
@@ -108,6 +108,8 @@ pub struct Ledger {
     counts: Counts,
     /// Slots whose fold stands in the ledger, or will once the rest of a line is out.
     leaving: Vec<usize>,
+    /// What the seal is to say of the shields.
+    shields: Option<ShieldsEnd>,
     /// Whether counted denials were due and could not be written.
     stuck: bool,
     /// Whether the file's name does not mean it any more.
@@ -149,6 +151,7 @@ impl Ledger {
             folds: Folds::default(),
             counts: Counts::of(run.as_str()),
             leaving: Vec::new(),
+            shields: None,
             stuck: false,
             nameless: false,
         })
@@ -261,6 +264,11 @@ impl Ledger {
         }
     }
 
+    /// Has the seal say what has become of the shields.
+    pub fn tell_of_shields(&mut self, end: ShieldsEnd) {
+        self.shields = Some(end);
+    }
+
     /// Writes what is still counted and adds the last record. After an error with nothing of it written it may be tried
     /// again.
     pub fn seal(&mut self, end: SealInput) -> Result<Sealed, LedgerError> {
@@ -280,6 +288,8 @@ impl Ledger {
             exit_code: end.exit_code,
             denials: self.tally.denials(),
             would_deny: self.tally.would_deny(),
+            reads: self.tally.reads(),
+            shields: self.shields.take(),
             complete: self.tally.complete(),
             complete_by_axis: self.tally.complete_by_axis(),
             head: self.head.clone(),

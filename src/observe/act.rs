@@ -112,6 +112,8 @@ pub enum Act {
     Change(Place, Change),
     /// access(2) and its kin, with `R_OK`, `W_OK` and `X_OK`.
     Access(Place, i32),
+    /// A look at what has a name, which changes nothing: stat(2), readlink(2) and their kin.
+    Look(Place),
     /// connect(2), or a send with an address.
     Reach {
         /// The caller's socket.

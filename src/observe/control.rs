@@ -4,16 +4,17 @@
 //! It is asked outside of the sandbox, by the process that `control` would have let the command be: same file systems,
 //! before the policy's mounts, and its own capabilities.
 
-use super::told::{PathTarget, Refusal, Target};
+use super::told::{PathRead, PathTarget, Refusal, Target};
 use super::walk::is;
+use super::watched::{OUTSIDE, SHIELD};
 use crate::ledger::escape;
-use crate::ledger::record::{Denial, Mechanism, Object};
+use crate::ledger::record::{Denial, Mechanism, Object, PathEvent};
 use crate::policy::Axis;
 use crate::procfs;
 use crate::sys::call::attributes;
 use crate::sys::capability::DAC_OVERRIDE;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2, readlink};
 use nix::libc;
 use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, SYSFS_MAGIC, fstatfs};
@@ -40,7 +41,7 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
         (_, None) => Axis::Privilege,
     };
     let rule = match (axis, &refusal.object) {
-        (Axis::Filesystem, _) => READ_ONLY,
+        (Axis::Filesystem, _) if refusal.rule != SHIELD => READ_ONLY,
         _ => refusal.rule.as_str(),
     };
     let mut denial =
@@ -50,10 +51,18 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
     Some(denial)
 }
 
+/// The record of a read of a watched path.
+pub fn read(read: &PathRead) -> PathEvent {
+    let path = Some(escape::escape(&read.path, escape::TEXT_LIMIT));
+    let object = Object { path, ..Object::default() };
+    PathEvent { operation: read.operation.clone(), object, subject: read.subject.clone() }
+}
+
 /// The class of reason by the rule.
 fn reason(rule: &str) -> &'static str {
     match rule {
         READ_ONLY => "read_only_tree",
+        SHIELD => "shielded",
         "permission" | "outside-process" => "not_permitted",
         "capability" | "mount" | "namespaces" | "trace" => "no_capability",
         "identity" => "other_identity",
@@ -109,6 +118,9 @@ fn outside(path: &Path) -> Option<Outside> {
 /// under `control` as well.
 fn of_path(refusal: &Refusal, target: &PathTarget, privileged: bool) -> Option<Axis> {
     let path = Path::new(OsStr::from_bytes(&target.decisive));
+    if refusal.rule == OUTSIDE {
+        return readlink(path).is_ok().then_some(Axis::Privilege);
+    }
     let Some(outside) = outside(path) else { return Some(Axis::Privilege) };
     let mount = fstatvfs(&outside.nearest).map_or(FsFlags::empty(), |found| found.flags());
     if refusal.errno.is_none() {

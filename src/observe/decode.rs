@@ -3,6 +3,7 @@
 mod again;
 mod attributes;
 mod changes;
+mod looks;
 pub mod messages;
 mod sockets;
 mod steering;
@@ -16,6 +17,9 @@ use changes::changed;
 pub use changes::{
     access, chmod, chown, faccessat, faccessat2, fchmod, fchmodat, fchmodat2, fchown, fchownat, futimesat, lchown,
     truncate, utime, utimensat, utimes,
+};
+pub use looks::{
+    look, look_at, look_at_link, look_at_link_at, look_flags_fifth, look_flags_fourth, look_flags_third, look_second,
 };
 pub use sockets::{address, bind, connect, made, sendmsg, sendto};
 pub use steering::{ioprio_set, of_first, setpriority};
@@ -175,6 +179,15 @@ pub fn creat(call: &Call<'_>) -> Decoded {
 
 /// openat2(2): `struct open_how` is three words of 64 bits for every program.
 pub fn openat2(call: &Call<'_>) -> Decoded {
+    openat2_for(call, false)
+}
+
+/// openat2(2), opens for reading among them.
+pub fn openat2_whole(call: &Call<'_>) -> Decoded {
+    openat2_for(call, true)
+}
+
+fn openat2_for(call: &Call<'_>, for_reading: bool) -> Decoded {
     const SIZE: usize = 24;
     if (call.arguments[3] as usize) < SIZE {
         return Err(Unread::Form);
@@ -182,7 +195,7 @@ pub fn openat2(call: &Call<'_>) -> Decoded {
     let how = call.caller.bytes(call.arguments[2], SIZE)?;
     let field = |index: usize| how[index * 8..][..8].try_into().map_or(0, u64::from_ne_bytes);
     let flags = field(0);
-    if flags & !u64::from(u32::MAX) != 0 || !writes(flags) {
+    if flags & !u64::from(u32::MAX) != 0 || !(for_reading || writes(flags)) {
         return Ok(Act::Plain);
     }
     let (mode, resolve) = (field(1), field(2));

@@ -67,6 +67,12 @@ impl Hearing {
                     }
                     self.channel.send(&Heard).map_err(ended)?;
                 }
+                Told::Read(read) => {
+                    if recording {
+                        record(ledger, Body::Read(control::read(&read)))?;
+                    }
+                    self.channel.send(&Heard).map_err(ended)?;
+                }
                 Told::Reaches(reached) => note(Some(reached)),
                 // A probe's own call: what it saw is what counts.
                 Told::Lost { .. } if !recording => {}

@@ -4,6 +4,7 @@
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
 mod file_capabilities;
+mod kept;
 mod metadata;
 mod mounted;
 mod paths;
@@ -23,7 +24,7 @@ use super::socketcall;
 use super::sockets::Sockets;
 use super::sockets::waiting::Later;
 use super::subject;
-use super::told::{PathTarget, Refusal, Target};
+use super::told::{PathRead, PathTarget, Refusal, Target};
 use super::walk::{self, path_of};
 use super::watched::{Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::landlock::Barrier;
@@ -43,6 +44,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use kept::{Kept, Ways};
 pub use mounted::Mounted;
 pub(super) use steering::is_inside;
 
@@ -55,6 +57,8 @@ pub enum Verdict {
     Tell(Note),
     /// It goes on, although this part of it has no effect, which is recorded first.
     GoOnRecorded(Refusal),
+    /// It goes on, and this read of a watched path is recorded first.
+    GoOnRead(PathRead),
     /// It is refused, which is recorded first.
     Refuse(Errno, Refusal),
     /// It is refused, which is no denial.
@@ -93,6 +97,10 @@ pub struct Judge {
     pub barrier: Option<Arc<Barrier>>,
     /// The mounts that stand in what the command may write.
     pub mounted: Option<Arc<Mounted>>,
+    /// What is kept from being read, or watched.
+    pub kept: Option<Arc<Kept>>,
+    /// The directories above the shields.
+    pub ways: Arc<Ways>,
     /// The command's sockets, where they are made for it.
     pub sockets: Option<Arc<Sockets>>,
     /// What is known beside where nothing is refused and all is recorded.
@@ -266,7 +274,13 @@ impl<'a> Looked<'a> {
 
     pub(super) fn verdict(&self, act: Act) -> Result<Verdict, Unread> {
         let ids = self.judge.ids;
+        if let Some(kept) = &self.judge.kept
+            && let Some(verdict) = self.by_keeping(kept, &act)?
+        {
+            return Ok(verdict);
+        }
         Ok(match act {
+            Act::Look(_) => Verdict::GoOn,
             Act::Plain => Verdict::GoOn,
             Act::Reach { socket, address: Address::Inet(to) } => return self.reach(socket, to),
             Act::BindPort { port, .. } if port == 0 || port >= 1024 => Verdict::GoOn,
@@ -277,7 +291,10 @@ impl<'a> Looked<'a> {
                 }
                 _ => Verdict::GoOn,
             },
-            Act::Execute(place) => return self.execute(&place),
+            Act::Execute(place) => match (self.execute(&place)?, &self.judge.kept) {
+                (Verdict::GoOn, Some(kept)) => return self.executed(kept, &place),
+                (verdict, _) => verdict,
+            },
             Act::OnSocket(asked) => match &self.judge.shadow {
                 Some(shadow) => shadow.open_socket(&asked),
                 None => return self.on_socket(asked),
@@ -300,6 +317,10 @@ impl<'a> Looked<'a> {
                 Verdict::GoOn
             }
             Act::Trace(pid) => match ask::is_traceable(pid) {
+                // Of the run's own processes no shield is to be had: under `control` they would be the command's own user's.
+                Err(errno) if self.judge.kept.is_some() && pid == self.judge.stage.as_raw() => {
+                    self.denied(errno, Target::Text(format!("pid {pid}")), self.watched.rule, None)
+                }
                 Err(errno) => self.by_capability(errno, Target::Text(format!("pid {pid}"))),
                 Ok(()) => Verdict::GoOn,
             },

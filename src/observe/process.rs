@@ -9,7 +9,7 @@ mod later;
 
 use super::calls::Calls;
 use super::judge::{Judge, Verdict};
-pub use super::judge::{Mounted, Unnoted};
+pub use super::judge::{Kept, Mounted, Unnoted, Ways};
 use super::shadow::Shadow;
 use super::sockets::Sockets;
 use super::sockets::rules::SocketRules;
@@ -54,6 +54,8 @@ pub struct ObserverSpec {
     pub view: Option<MountPlan>,
     /// The mounts that stand in what the command may write.
     pub mounted: Option<Mounted>,
+    /// What is kept from being read, or watched.
+    pub kept: Option<Kept>,
     /// What the command's sockets are held to, where they are made for it.
     pub sockets: Option<SocketRules>,
     /// Where nothing is refused: the trees that would have become the command's own.
@@ -93,6 +95,7 @@ pub fn live(
     stage: Pid,
     told: Channel,
     handover: OwnedFd,
+    ways: Ways,
     enter: impl FnOnce() -> Result<(), String>,
 ) -> i32 {
     if let Err(cause) = enter() {
@@ -103,7 +106,8 @@ pub fn live(
         Ok(barrier) => barrier.map(Arc::new),
         Err(cause) => return i32::from(told.send(&Told::Failed(format!("observer: {cause}"))).is_err()) + 1,
     };
-    if sys::close_all_but(&[told.as_fd().as_raw_fd(), handover.as_raw_fd()]).is_err() {
+    let own = [told.as_fd().as_raw_fd(), handover.as_raw_fd()];
+    if sys::close_all_but(&own.into_iter().chain(ways.descriptors()).collect::<Vec<_>>()).is_err() {
         return 1;
     }
     let confined = release_stdio()
@@ -141,6 +145,8 @@ pub fn live(
         names: true,
         barrier,
         mounted: spec.mounted.clone().map(Arc::new),
+        kept: spec.kept.clone().map(Arc::new),
+        ways: Arc::new(ways),
         sockets,
         shadow: shadow.map(Arc::new),
     };
@@ -291,6 +297,7 @@ impl Service {
             _ if !notify::is_waiting(listener, id) => return true,
             Verdict::Tell(reaches) => self.tell(&Told::Reaches(reaches.clone())),
             Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.ask(&Told::Refused(refusal.clone())),
+            Verdict::GoOnRead(read) => self.ask(&Told::Read(read.clone())),
             Verdict::Unknown(cause) => self.tell(&Told::Lost { calls: 1, cause: cause.clone() }),
         };
         if !recorded {
@@ -298,9 +305,12 @@ impl Service {
         }
         let answered = match verdict {
             Verdict::Later(later) => return self.answer_later(served, id, *later),
-            Verdict::GoOn | Verdict::Passes | Verdict::Tell(_) | Verdict::GoOnRecorded(_) | Verdict::Unknown(_) => {
-                notify::let_go_on(listener, id)
-            }
+            Verdict::GoOn
+            | Verdict::Passes
+            | Verdict::Tell(_)
+            | Verdict::GoOnRecorded(_)
+            | Verdict::GoOnRead(_)
+            | Verdict::Unknown(_) => notify::let_go_on(listener, id),
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
             Verdict::Done(value) => notify::succeed(listener, id, value),
             Verdict::Opened(file, close_on_exec) => {

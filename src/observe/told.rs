@@ -15,6 +15,8 @@ pub enum Told {
     Failed(String),
     /// A refusal, to be recorded before it is answered: the supervisor says [`Heard`].
     Refused(Refusal),
+    /// A read of a watched path, to be recorded before it goes on: the supervisor says [`Heard`].
+    Read(PathRead),
     /// Someone is about to send to an address.
     Reaches(Note),
     /// What became of this many calls is not known; they went on to the kernel.
@@ -45,6 +47,17 @@ pub struct Refusal {
     pub rule: String,
     /// The capability that would have let it pass, where one alone would.
     pub capability: Option<u32>,
+    /// Who.
+    pub subject: Subject,
+}
+
+/// A read of a watched path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathRead {
+    /// The system call.
+    pub operation: String,
+    /// The path.
+    pub path: Vec<u8>,
     /// Who.
     pub subject: Subject,
 }

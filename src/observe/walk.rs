@@ -215,7 +215,7 @@ fn own_descriptor(caller: &Caller<'_>, directory: &OwnedFd, name: &[u8]) -> Opti
 }
 
 /// Whether a directory of /proc is one of the caller's process, or lies beneath it.
-fn is_callers(caller: &Caller<'_>, directory: &OwnedFd) -> bool {
+pub fn is_callers(caller: &Caller<'_>, directory: &OwnedFd) -> bool {
     let path = path_of(directory.as_fd()).unwrap_or_default();
     let owner = path.strip_prefix("/proc").ok().and_then(|entry| entry.iter().next()?.to_str()?.parse().ok());
     let process = threads::process_of(caller.tid);

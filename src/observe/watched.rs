@@ -3,6 +3,8 @@
 //!
 //! ftruncate(2) is not among them: who may not write a file has no descriptor that it takes.
 
+mod reads;
+
 use super::decode::{self, Again, Call, Decoded};
 use super::socketcall;
 use crate::confine::rules::Condition;
@@ -127,6 +129,8 @@ const METADATA: [&str; 22] = [
 
 /// The rule of calls that ordinary permission refuses.
 pub const PERMISSION: &str = "permission";
+/// The rule of attempts on what is shielded.
+pub const SHIELD: &str = "shield";
 /// The rule of calls on processes that are not the sandbox's.
 pub const OUTSIDE: &str = "outside-process";
 /// The rule of calls that need a capability.
@@ -147,6 +151,7 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
     }
     if !mutation::left_out("watched-paths") {
         paths(&mut table);
+        reads::reads(&mut table, terms);
         if terms.by_landlock() {
             accesses(&mut table);
             let requests = decode::FILE_SYSTEM_REQUESTS.iter().map(|request| vec![Condition::equals(1, *request)]);

@@ -68,12 +68,25 @@ pub struct Terms {
     pub network: Posture,
     /// The rung's means.
     pub means: Means,
+    /// Which calls that only read are looked at.
+    pub reads: Reads,
+}
+
+/// Which calls that only read are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reads {
+    /// None.
+    Unseen,
+    /// Opens, for reads of watched paths.
+    Opens,
+    /// Whatever takes a name, for attempts on what is shielded.
+    Names,
 }
 
 impl Terms {
     /// Those of these postures on the rung with all means.
     pub fn full(privilege: Posture, network: Posture) -> Terms {
-        Terms { privilege, network, means: Means::FULL }
+        Terms { privilege, network, means: Means::FULL, reads: Reads::Unseen }
     }
 
     /// Whether every socket of the command is made for it.

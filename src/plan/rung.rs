@@ -37,6 +37,8 @@ pub enum Restriction {
     OwnFiles,
     /// Other users' homes and control sockets.
     PrivatePaths,
+    /// Paths that are kept from being read, listed and written.
+    Shields,
     /// An unprivileged account without groups and without a way to root.
     Account,
     /// The caller's session keyring.
@@ -55,7 +57,7 @@ pub enum Restriction {
 
 impl Restriction {
     /// Every restriction, in the order of the axes.
-    pub const ALL: [Restriction; 14] = [
+    pub const ALL: [Restriction; 15] = [
         Restriction::EgressAllowlist,
         Restriction::DirectEgress,
         Restriction::OtherFamilies,
@@ -63,6 +65,7 @@ impl Restriction {
         Restriction::ReadOnlyAll,
         Restriction::OwnFiles,
         Restriction::PrivatePaths,
+        Restriction::Shields,
         Restriction::Account,
         Restriction::Keyring,
         Restriction::TerminalInput,
@@ -79,7 +82,8 @@ impl Restriction {
             Restriction::ReadOnlyTrees
             | Restriction::ReadOnlyAll
             | Restriction::OwnFiles
-            | Restriction::PrivatePaths => Axis::Filesystem,
+            | Restriction::PrivatePaths
+            | Restriction::Shields => Axis::Filesystem,
             _ => Axis::Privilege,
         }
     }
@@ -95,6 +99,7 @@ impl fmt::Display for Restriction {
             Restriction::ReadOnlyAll => "read-only but the writable set",
             Restriction::OwnFiles => "record and own files masked",
             Restriction::PrivatePaths => "other homes and control sockets masked",
+            Restriction::Shields => "shields",
             Restriction::Account => "unprivileged account",
             Restriction::Keyring => "own session keyring",
             Restriction::TerminalInput => "no terminal input injection",
@@ -155,6 +160,9 @@ pub fn wanted(policy: &Policy) -> Vec<Restriction> {
         Posture::Open => {}
         Posture::Restricted => wanted.extend([ReadOnlyTrees, OwnFiles]),
         Posture::Locked => wanted.extend([ReadOnlyAll, OwnFiles, PrivatePaths]),
+    }
+    if policy.asks_for_shields() {
+        wanted.push(Shields);
     }
     if postures.privilege > Posture::Open {
         wanted.extend([Account, Keyring, TerminalInput]);

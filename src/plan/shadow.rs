@@ -22,6 +22,12 @@ pub enum NoShadow {
         /// What is shadowed.
         shadow: String,
     },
+    /// What is kept from being read, or watched, is so by what is enforced.
+    #[error("--shadow {shadow}: nothing of it is enforced, so that it shields and watches nothing; accepted: a policy without shield, shield-harbor and watch-read")]
+    Shielded {
+        /// What is shadowed.
+        shadow: String,
+    },
     /// Another rung than the one that has a shadow is demanded.
     #[error(
         "--shadow {shadow}: rung {rung} has no shadow; accepted: rung full, which is root with CAP_SYS_ADMIN and CAP_NET_ADMIN"
@@ -45,7 +51,7 @@ pub enum NoShadow {
 /// Refuses a shadow that nothing here would hold one to one, before anything is looked up.
 ///
 /// # Errors
-/// [`NoShadow::Enforced`], [`NoShadow::Abi`].
+/// [`NoShadow::Enforced`], [`NoShadow::Abi`], [`NoShadow::Shielded`].
 pub fn check(policy: &Policy) -> Result<(), Refusal> {
     let postures = policy.postures();
     match &policy.shadow {
@@ -55,8 +61,16 @@ pub fn check(policy: &Policy) -> Result<(), Refusal> {
         Some(shadow) if [postures.network, postures.filesystem, postures.privilege] != [Posture::Open; 3] => {
             Err(NoShadow::Enforced { shadow: shadow.named.to_string() }.into())
         }
+        Some(shadow) if [policy, &shadow.policy].into_iter().any(keeps) => {
+            Err(NoShadow::Shielded { shadow: shadow.named.to_string() }.into())
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether a policy has something kept from being read, or watched.
+fn keeps(policy: &Policy) -> bool {
+    policy.asks_for_shields() || !policy.filesystem.watch_read.is_empty()
 }
 
 /// The one rung that has a shadow, which its plan is to be made on.

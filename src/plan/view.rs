@@ -149,7 +149,8 @@ pub(super) fn unusable(path: &Path, fact: &PathFact) -> Refusal {
     Refusal::Path { path: path.into(), fault }
 }
 
-pub(super) fn outermost(paths: &mut Vec<PathBuf>) {
+/// Leaves of some paths those that lie in no other one.
+pub fn outermost(paths: &mut Vec<PathBuf>) {
     paths.sort();
     paths.dedup();
     let all = paths.clone();

@@ -69,6 +69,12 @@ pub struct Filesystem {
     pub read_only: Vec<PolicyPath>,
     /// Paths that are read-only because the host would run them later; the default list where the policy names none.
     pub protect: Option<Vec<ProtectedPath>>,
+    /// Paths that are kept from being read at all.
+    pub shields: Vec<PolicyPath>,
+    /// Whether the known places of Harbor's tasks are too, as far as they exist, see [`super::harbor`].
+    pub shield_harbor: bool,
+    /// Paths each read of which is recorded.
+    pub watch_read: Vec<PolicyPath>,
     /// Unix sockets of the caller's that stay in reach of a command with the caller's identity.
     pub sockets: Vec<PolicyPath>,
     /// A path that is writable and the working directory.
@@ -187,6 +193,15 @@ pub enum Unholdable {
         /// The privilege's.
         privilege: Posture,
     },
+    /// A shield without privilege `locked`.
+    #[error("a shield can't be held with privilege {privilege}, it needs privilege locked: root takes a mask away")]
+    Shield {
+        /// The privilege's posture.
+        privilege: Posture,
+    },
+    /// A watched path with privilege `open`.
+    #[error("reads can't be watched with privilege open; accepted: privilege restricted or locked")]
+    WatchRead,
     /// Root as the dedicated user.
     #[error("privilege {privilege} can't be held for uid 0; accepted: a user other than root")]
     Root {
@@ -242,6 +257,8 @@ impl Policy {
         sort(&mut all.read_only);
         sort(&mut all.publish);
         all.protect.iter_mut().for_each(sort);
+        sort(&mut all.shield);
+        sort(&mut all.watch_read);
         sort(&mut all.socket);
         sort(&mut all.control_plane_port);
         sort(&mut all.abi);
@@ -269,6 +286,9 @@ impl Policy {
                 writable: all.writable,
                 read_only: all.read_only,
                 protect: all.protect,
+                shields: all.shield,
+                shield_harbor: all.shield_harbor.unwrap_or(false),
+                watch_read: all.watch_read,
                 sockets: all.socket,
                 workspace: all.workspace,
                 workdir: all.workdir,
@@ -335,7 +355,18 @@ impl Policy {
         if privilege < Posture::Locked && filesystem > Posture::Open {
             return Err(Unholdable::Filesystem { filesystem, privilege });
         }
+        if privilege < Posture::Locked && self.asks_for_shields() {
+            return Err(Unholdable::Shield { privilege });
+        }
+        if privilege == Posture::Open && !self.filesystem.watch_read.is_empty() {
+            return Err(Unholdable::WatchRead);
+        }
         Ok(())
+    }
+
+    /// Whether anything is to be shielded, if it exists.
+    pub fn asks_for_shields(&self) -> bool {
+        !self.filesystem.shields.is_empty() || self.filesystem.shield_harbor
     }
 
     fn names_root(&self) -> bool {
@@ -363,6 +394,9 @@ impl Policy {
             writable: self.filesystem.writable.clone(),
             read_only: self.filesystem.read_only.clone(),
             protect: self.filesystem.protect.clone(),
+            shield: self.filesystem.shields.clone(),
+            shield_harbor: Some(self.filesystem.shield_harbor),
+            watch_read: self.filesystem.watch_read.clone(),
             socket: self.filesystem.sockets.clone(),
             workspace: self.filesystem.workspace.clone(),
             workdir: self.filesystem.workdir.clone(),

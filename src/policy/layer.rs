@@ -69,6 +69,18 @@ pub struct Layer {
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protect: Option<Vec<ProtectedPath>>,
+    /// Keep a path from being read, listed and written, for the whole run and for whatever outlives it
+    #[arg(long, value_name = "PATH")]
+    #[serde(alias = "shields")]
+    pub shield: Vec<PolicyPath>,
+    /// Shield what of Harbor's known places there is: /solution, /tests, /logs/verifier, task.toml
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shield_harbor: Option<bool>,
+    /// Record each read of a path that stays readable
+    #[arg(long, value_name = "PATH")]
+    #[serde(alias = "tripwires")]
+    pub watch_read: Vec<PolicyPath>,
     /// Leave a unix socket of the caller's in reach, where the command keeps the caller's identity
     #[arg(long, value_name = "PATH")]
     pub socket: Vec<PolicyPath>,
@@ -142,6 +154,9 @@ impl Layer {
             }
             (below, over) => over.or(below),
         };
+        self.shield.extend(over.shield);
+        self.shield_harbor = over.shield_harbor.or(self.shield_harbor);
+        self.watch_read.extend(over.watch_read);
         self.socket.extend(over.socket);
         self.workspace = over.workspace.or(self.workspace);
         self.workdir = over.workdir.or(self.workdir);

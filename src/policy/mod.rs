@@ -20,6 +20,7 @@ pub mod upstream;
 mod ways;
 
 pub mod environment;
+pub mod harbor;
 pub mod harness;
 pub mod protect;
 pub mod trees;

@@ -19,6 +19,8 @@ pub enum Operation {
     ObserverIdentity,
     /// What it told of attempts to write to a read-only tree.
     ObserverReadOnly,
+    /// What it told of attempts on what is shielded.
+    ObserverShields,
     /// What it told of calls that the filter refuses.
     ObserverFilter,
 }
@@ -69,6 +71,7 @@ pub fn judge(heard: &Heard, suite: &[Spec], made: Vec<Probe>) -> Vec<Probe> {
             _ if !tried.iter().any(|of| of.iter().all(|one| spec.restrictions.contains(one))) => None,
             Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
             Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
+            Operation::ObserverShields => Some(heard.told(&["open", "openat"], "EACCES")),
             Operation::ObserverFilter if heard.outer_filter => Some(heard.told(&HANDED_OVER_AT_LEAST, "EPERM")),
             Operation::ObserverFilter => Some(heard.told(&HANDED_OVER, "EPERM")),
         };

@@ -4,6 +4,7 @@ use super::Surroundings;
 use super::arena;
 use super::changes;
 use super::child::{errno_of, in_grandchild, io_outcome, name_of, of_io};
+use super::shielded;
 use crate::install::{mountinfo, mounts};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -48,6 +49,12 @@ pub enum Operation {
     Masked,
     /// Opens each masked path, by its name and by way of /proc/self/root.
     OpenMasked,
+    /// Looks at each shield, opens it and executes it, by its name and by way of /proc/self/root.
+    ReachShielded,
+    /// Lists the directory of each shield, if its mode lets the command.
+    ListBesideShielded,
+    /// Reads each shield as the stage, for which no observer answers.
+    ReadShieldedAsStage,
     /// Changes the mode of a file of its own.
     ChangeOwnFile,
     /// Enters HOME and lists it.
@@ -78,6 +85,9 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         }
         Operation::Masked => run.masked.iter().map(|p| mode_of(p)).collect(),
         Operation::OpenMasked => run.masked.iter().flat_map(|p| [opened(p), opened(&by_alias(p))]).collect(),
+        Operation::ReachShielded => run.shielded.iter().flat_map(|p| shielded::reached(p)).collect(),
+        Operation::ListBesideShielded => run.shielded.iter().filter_map(|p| p.parent()).map(listed).collect(),
+        Operation::ReadShieldedAsStage => run.shielded.iter().map(|p| shielded::read(p)).collect(),
         Operation::ChangeOwnFile => change_own_file(run),
         Operation::EnterHome => {
             run.home.iter().map(|home| io_outcome(enter(home).and_then(|()| std::fs::read_dir(".")))).collect()
@@ -100,7 +110,8 @@ fn protected_places(run: &Surroundings) -> Vec<PathBuf> {
         for mount in mountinfo::reachable(&mounts) {
             let below = run.protected.iter().any(|tree| mount.point.starts_with(tree) && mount.point != *tree);
             // A mount on a file cannot have a file created in it; one that the command may not search answers for itself.
-            if below && !exempt(&mount.point) && mount.point.is_dir() && !run.masked.contains(&mount.point) {
+            let hidden = run.masked.iter().chain(&run.shielded).any(|hidden| *hidden == mount.point);
+            if below && !exempt(&mount.point) && mount.point.is_dir() && !hidden {
                 places.push(mount.point.clone());
             }
         }
@@ -170,7 +181,7 @@ fn made_in(tree: &Path) -> String {
     }
 }
 
-fn by_alias(path: &Path) -> PathBuf {
+pub(super) fn by_alias(path: &Path) -> PathBuf {
     Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap_or(path))
 }
 
@@ -253,7 +264,7 @@ fn enter(home: &Path) -> std::io::Result<()> {
     chdir(home).map_err(std::io::Error::from)
 }
 
-fn opened(path: &Path) -> String {
+pub(super) fn opened(path: &Path) -> String {
     // A fifo without a writer would hold up everything.
     errno_of(open(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()))
 }

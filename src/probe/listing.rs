@@ -19,6 +19,7 @@ fn postures(restriction: Restriction) -> Vec<String> {
             network: set(Axis::Network),
             filesystem: set(Axis::Filesystem),
             privilege: set(Axis::Privilege),
+            shield: "/srv".parse().into_iter().collect(),
             control_plane_port: NonZeroU16::new(1).into_iter().collect(),
             ..Layer::default()
         };

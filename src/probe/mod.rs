@@ -19,6 +19,7 @@ pub mod outcome;
 mod proxies;
 pub mod render;
 pub mod selection;
+mod shielded;
 pub mod spec;
 pub mod standing;
 pub mod suite_file;
@@ -52,6 +53,8 @@ pub struct Surroundings {
     pub writable: Vec<PathBuf>,
     /// Paths that must be masked.
     pub masked: Vec<PathBuf>,
+    /// Paths that must not be read, under all their names.
+    pub shielded: Vec<PathBuf>,
     /// Files mounted over the image's, with their content.
     pub overlays: Vec<(PathBuf, Vec<u8>)>,
     /// The proxy's address, if it was started.

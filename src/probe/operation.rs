@@ -102,14 +102,14 @@ impl Operation {
 
     /// Whether it takes what only a run of this program has: its processes, its masks, its stage, its evidence.
     pub fn takes_a_run(&self) -> bool {
-        use filesystem::Operation::{CreateAsStage, Masked};
+        use filesystem::Operation::{CreateAsStage, Masked, ReadShieldedAsStage};
         use identity::Operation::{CallersKeyring, ProxyEnvironment};
         use kernel::Operation::{SignalSupervisor, TraceSupervisor};
         use network::Operation::ProxyProcess;
         matches!(
             self,
             Operation::Evidence(_)
-                | Operation::Filesystem(CreateAsStage | Masked)
+                | Operation::Filesystem(CreateAsStage | Masked | ReadShieldedAsStage)
                 | Operation::Identity(CallersKeyring | ProxyEnvironment)
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)
                 | Operation::Network(ProxyProcess)
@@ -130,9 +130,9 @@ impl Operation {
     /// Tries the operation in the stage; `None` where it is not the stage's to try.
     pub fn make_as_stage(&self, run: &Surroundings) -> Option<Vec<String>> {
         match self {
-            Operation::Filesystem(operation @ filesystem::Operation::CreateAsStage) => {
-                Some(filesystem::make(operation, run))
-            }
+            Operation::Filesystem(
+                operation @ (filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage),
+            ) => Some(filesystem::make(operation, run)),
             _ => None,
         }
     }
@@ -141,7 +141,9 @@ impl Operation {
     /// command's to try.
     pub fn make(&self, run: &Surroundings) -> Option<Vec<String>> {
         Some(match self {
-            Operation::Filesystem(filesystem::Operation::CreateAsStage) => return None,
+            Operation::Filesystem(
+                filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage,
+            ) => return None,
             Operation::Filesystem(operation) => filesystem::make(operation, run),
             Operation::Identity(operation) => identity::make(operation, run),
             Operation::Kernel(operation) => kernel::make(operation, run),

@@ -48,6 +48,8 @@ pub enum Needs {
     ClosedLoopback,
     /// Something masked.
     Masks,
+    /// Something shielded.
+    Shields,
     /// A HOME that is the run's to provide.
     Home,
     /// Account files of the image.
@@ -235,6 +237,7 @@ impl Needs {
             | Needs::OpenLoopback
             | Needs::ClosedLoopback
             | Needs::Home
+            | Needs::Shields
             | Needs::Keyring
             | Needs::Program => true,
             Needs::External => false,
@@ -249,6 +252,7 @@ impl Needs {
             Needs::OpenLoopback => run.loopback_open,
             Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),
+            Needs::Shields => !run.shielded.is_empty(),
             Needs::Home => run.home.is_some(),
             Needs::Accounts => !run.overlays.is_empty(),
             Needs::Keyring => run.keyring != 0,

@@ -2,7 +2,8 @@
 
 use super::direct::{ADVICE, DirectTools, ROWS};
 use super::row::bounded;
-use crate::ledger::record::{Body, Record, Seal, Start};
+use crate::ledger::escape::printable;
+use crate::ledger::record::{Body, Record, Seal, ShieldState, Start};
 use crate::policy::Axis;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -68,6 +69,17 @@ impl Summary {
             if count > 0 {
                 writeln!(out, "{name}: {count}")?;
             }
+        }
+        let seal = self.seal.as_ref();
+        if let Some(reads) = seal.map(|seal| seal.reads).filter(|reads| *reads > 0) {
+            writeln!(out, "watched reads: {reads}")?;
+        }
+        match seal.and_then(|seal| seal.shields.as_ref()) {
+            Some(shields) if shields.state == ShieldState::Altered => {
+                writeln!(out, "shields: altered: {}", printable(&shields.told()))?;
+            }
+            Some(_) => writeln!(out, "shields: intact")?,
+            None => {}
         }
         match &self.seal {
             None => writeln!(out, "outcome: not recorded"),

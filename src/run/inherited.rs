@@ -2,7 +2,9 @@
 
 use crate::cli::{LedgerPlace, RunArgs};
 use crate::error::{Error, call};
-use crate::policy::{Policy, Posture, Postures};
+use crate::install::shields;
+use crate::plan::Plan;
+use crate::policy::{Policy, Posture};
 use crate::sys;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
@@ -60,8 +62,26 @@ pub fn settle(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses stdin, stdout and stderr that refer into a shield: what is open is read whatever becomes of its name.
+pub fn check_stdio(plan: &Plan) -> Result<(), Error> {
+    (0..=2).try_for_each(|fd| match sys::duplicate(fd) {
+        Ok(held) => check_shields(plan, fd, &held),
+        Err(_) => Ok(()),
+    })
+}
+
+fn check_shields(plan: &Plan, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
+    let shields = plan.mounts.as_ref().map_or(&[][..], |view| &view.shields);
+    if !shields.is_empty() && shields::holds(shields, held) {
+        return Err(Error::Inherited { fd, kind: "of a file in a shield" });
+    }
+    Ok(())
+}
+
 /// Refuses stdin, stdout or stderr of a command that comes later, by the same rules.
-pub fn check(postures: Postures, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
+pub fn check(plan: &Plan, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
+    check_shields(plan, fd, held)?;
+    let postures = plan.policy.postures();
     if postures.privilege == Posture::Open {
         return Ok(());
     }

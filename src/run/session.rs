@@ -5,8 +5,9 @@ use crate::document;
 use crate::error::{Error, call};
 use crate::host::Facts;
 use crate::install::reserve::Reservation;
+use crate::install::shields::Manifest;
 use crate::install::{InstallError, Installation, Invocation};
-use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Shadow, Start};
+use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Shadow, ShieldsEnd, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long the stage may take to enter the sandbox's namespaces.
@@ -38,6 +40,8 @@ pub struct Session {
     watchman: Watchman,
     status: Option<OwnedFd>,
     held: Vec<Reservation>,
+    /// What the shields were made of.
+    pub shielded: Manifest,
     /// Whether the first record is written.
     recorded: bool,
     /// Whether the command was started.
@@ -50,7 +54,16 @@ impl Session {
         watchman.watch_ledger(&ledger);
         let strangers = processes::children_of(getpid());
         let installation = Installation::beside(strangers);
-        Session { ledger, installation, watchman, status, held, recorded: false, started: false }
+        Session {
+            ledger,
+            installation,
+            watchman,
+            status,
+            held,
+            shielded: Manifest::default(),
+            recorded: false,
+            started: false,
+        }
     }
 
     /// Writes the first record.
@@ -85,6 +98,8 @@ impl Session {
                     .into(),
             }),
             refusal_nonce: plan.proxy.as_ref().and_then(|p| p.nonce.as_ref()).map(|nonce| nonce.as_str().to_owned()),
+            shields: self.shielded.records(&other_names(plan)),
+            tripwires: plan.tripwires.iter().map(|path| printable_path(path)).collect(),
             workspaces: plan
                 .workspaces
                 .iter()
@@ -245,6 +260,7 @@ impl Session {
     /// The same of an end that is put in these words. Returns whether the record is complete.
     pub fn seal_as(mut self, end: SealInput) -> Result<bool, Error> {
         self.take_down();
+        self.look_at_shields();
         let sealed = self.ledger.seal(end).and_then(|sealed| self.ledger.stands().map(|()| sealed));
         let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
         tell(self.status.take(), &status);
@@ -259,6 +275,7 @@ impl Session {
         compare: impl FnOnce(&[String]) -> Vec<Probe>,
     ) -> Result<Vec<Probe>, Error> {
         let faults = self.take_down();
+        self.look_at_shields();
         self.held.clear();
         let left = compare(&faults);
         let mut recorded = left.iter().map(|probe| self.ledger.append(Body::Probe(probe.clone())));
@@ -281,6 +298,7 @@ impl Session {
             complain(&other.to_string());
         }
         self.take_down();
+        self.look_at_shields();
         // What has become of the ledger meanwhile is on record too, under whatever cause the run ends.
         let error = match (self.ledger.look(), error) {
             (Ok(()), error) => error,
@@ -315,6 +333,19 @@ impl Session {
         }
     }
 
+    /// Compares what is shielded with what it was, now that nothing of the sandbox is left and all is put back.
+    fn look_at_shields(&mut self) {
+        let before = std::mem::take(&mut self.shielded);
+        if before.is_empty() {
+            return;
+        }
+        let changes = before.changes_to_now();
+        if !changes.is_empty() {
+            complain(&format!("shields altered: {}", ShieldsEnd::of(changes.clone()).told()));
+        }
+        self.ledger.tell_of_shields(ShieldsEnd::of(changes));
+    }
+
     /// What could not be undone is said and recorded, and returned; it changes no status of a command's, for that is what
     /// the caller asked for.
     fn take_down(&mut self) -> Vec<String> {
@@ -333,6 +364,16 @@ impl Session {
         }
         faults
     }
+}
+
+/// Names of what is shielded beside those that the policy gives.
+fn other_names(plan: &Plan) -> Vec<PathBuf> {
+    let all = plan.mounts.iter().flat_map(|view| &view.shields);
+    all.filter(|path| !plan.shields.contains(path)).cloned().collect()
+}
+
+fn printable_path(path: &Path) -> String {
+    escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT)
 }
 
 /// One line on stderr. A reader that does not read must hold up nothing, least of all the taking down.

@@ -59,6 +59,8 @@ pub fn write(path: &Path, run: Run<'_>) -> String {
         shadow: None,
         unobserved: Vec::new(),
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
         workspaces: BTreeMap::new(),
     };
     ledger.append(Body::Start(start)).expect("append");

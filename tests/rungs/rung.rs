@@ -72,7 +72,10 @@ impl Rung {
         if self.is_ordinary_user() {
             command.arg("--protect");
         }
-        command.args(["--leftovers", "kill"]).args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
+        if !flags.contains(&"--leftovers") {
+            command.args(["--leftovers", "kill"]);
+        }
+        command.args(flags).args(["--ledger", &ledger, "--"]).args(arguments);
         (command, ledger)
     }
 

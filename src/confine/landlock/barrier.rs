@@ -47,6 +47,11 @@ impl Barrier {
         holding.max_by_key(|held| held.components().count()).map_or(Path::new("/"), PathBuf::as_path)
     }
 
+    /// What is not to be read either.
+    pub fn shields(&self) -> &[PathBuf] {
+        &self.plan.shields
+    }
+
     /// The paths that may be written although they may lie within what may not.
     pub fn writable(&self) -> impl Iterator<Item = &Path> {
         self.plan.writable.iter().map(|writable| writable.path.as_path())

@@ -6,6 +6,7 @@
 
 use super::Barrier;
 use crate::confine::ConfineError;
+use crate::mutation;
 use crate::sys::call::{Argument, call};
 use ::landlock::{
     AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
@@ -28,6 +29,11 @@ const CONTENTS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | Trunc
 const NAMES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     RemoveDir | RemoveFile | MakeChar | MakeDir | MakeReg | MakeSock | MakeFifo | MakeBlock | MakeSym | Refer
 });
+
+/// What a shield takes: the contents of files, the names in directories.
+pub(super) const READS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFile | ReadDir});
+/// Those that a file can be given.
+pub(super) const OF_FILES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFile});
 
 /// The first version that has all of them: Linux 6.2 (TRUNCATE; REFER has come with 2, Linux 5.19).
 const ABI: i64 = 3;
@@ -65,9 +71,11 @@ pub fn prepare(barrier: &Barrier) -> Result<FileRules, ConfineError> {
             )));
         }
     }
+    let shields = if mutation::left_out("shields") { &[][..] } else { barrier.shields() };
+    let reads = if shields.is_empty() { BitFlags::empty() } else { READS };
     let created = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(CONTENTS | NAMES)
+        .handle_access(CONTENTS | NAMES | reads)
         .and_then(|ruleset| ruleset.create())
         .map_err(of_library)?;
     let mut rules = Rules { barrier, created, count: 0 };
@@ -80,6 +88,9 @@ pub fn prepare(barrier: &Barrier) -> Result<FileRules, ConfineError> {
     rules.grant_beside(at, root)?;
     if barrier.protects(Path::new("/dev")) {
         rules.grant_devices(Path::new("/dev"), DEVICES_DEPTH)?;
+    }
+    if !shields.is_empty() {
+        rules.grant_reads(shields)?;
     }
     Ok(FileRules { created: rules.created, witness: witness(barrier) })
 }
@@ -110,14 +121,14 @@ impl FileRules {
     }
 }
 
-struct Rules<'a> {
+pub(super) struct Rules<'a> {
     barrier: &'a Barrier,
     created: RulesetCreated,
     count: usize,
 }
 
 impl Rules<'_> {
-    fn add(&mut self, at: &OwnedFd, rights: BitFlags<AccessFs>, path: &Path) -> Result<(), ConfineError> {
+    pub(super) fn add(&mut self, at: &OwnedFd, rights: BitFlags<AccessFs>, path: &Path) -> Result<(), ConfineError> {
         self.count += 1;
         if self.count > RULES_MAX {
             return Err(failed(format!("more than {RULES_MAX} rules, at {}", path.display())));
@@ -200,7 +211,7 @@ fn witness(barrier: &Barrier) -> Option<PathBuf> {
     None
 }
 
-fn failed(fault: String) -> ConfineError {
+pub(super) fn failed(fault: String) -> ConfineError {
     ConfineError::Landlock(fault)
 }
 
@@ -213,11 +224,11 @@ fn place_only() -> OpenHow {
     OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS)
 }
 
-fn pinned(base: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<OwnedFd, ConfineError> {
+pub(super) fn pinned(base: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<OwnedFd, ConfineError> {
     openat2(base, name, place_only()).map_err(|errno| failed(format!("open {}: {errno}", path.display())))
 }
 
-fn open_place(base: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_place(base: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(base, name, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())
 }
 
@@ -226,16 +237,16 @@ fn kind(at: &OwnedFd, path: &Path) -> Result<SFlag, ConfineError> {
     Ok(SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()))
 }
 
-fn is_directory(at: &OwnedFd, path: &Path) -> Result<bool, ConfineError> {
+pub(super) fn is_directory(at: &OwnedFd, path: &Path) -> Result<bool, ConfineError> {
     kind(at, path).map(|kind| kind == SFlag::S_IFDIR)
 }
 
-fn is_link(at: &OwnedFd, path: &Path) -> Result<bool, ConfineError> {
+pub(super) fn is_link(at: &OwnedFd, path: &Path) -> Result<bool, ConfineError> {
     kind(at, path).map(|kind| kind == SFlag::S_IFLNK)
 }
 
 /// The names in a directory, in order.
-fn entries(directory: BorrowedFd<'_>, path: &Path) -> Result<Vec<OsString>, ConfineError> {
+pub(super) fn entries(directory: BorrowedFd<'_>, path: &Path) -> Result<Vec<OsString>, ConfineError> {
     let fail = |errno| failed(format!("read {}: {errno}", path.display()));
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut names = Vec::new();

@@ -4,6 +4,7 @@
 mod barrier;
 pub mod files;
 mod holdable;
+mod reads;
 
 pub use barrier::Barrier;
 pub use holdable::holdable;

@@ -27,7 +27,12 @@ impl Mounted {
     /// Those of a plan, if it has any.
     pub fn of(plan: &MountPlan) -> Option<Mounted> {
         let in_writable = |path: &&PathBuf| plan.writable.iter().any(|w| path.starts_with(&w.path) && **path != w.path);
-        let own = plan.read_only_within.iter().chain(&plan.masks).chain(plan.files.iter().map(|file| &file.target));
+        let own = plan
+            .read_only_within
+            .iter()
+            .chain(&plan.masks)
+            .chain(&plan.shields)
+            .chain(plan.files.iter().map(|file| &file.target));
         let points: BTreeSet<PathBuf> = own.filter(in_writable).cloned().chain(plan.pinned()).collect();
         let trees = plan.read_only_within.clone();
         (!points.is_empty()).then_some(Mounted { points, trees })

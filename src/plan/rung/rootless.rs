@@ -43,6 +43,7 @@ impl Rung for Rootless {
                 Ok("user and mount namespaces, mount_setattr recursive, EROFS")
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => Ok("empty masks mounted over"),
+            Restriction::Shields => Ok("empty masks mounted over, attempts seen by the notifier"),
             Restriction::Account => Ok(one_uid::ACCOUNT),
             Restriction::Keyring => Ok("a new session keyring; where privilege is locked, seccomp, ENOSYS"),
             Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),

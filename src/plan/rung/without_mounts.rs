@@ -15,7 +15,7 @@ pub fn stands(policy: &Policy, facts: &Facts) -> Result<(), String> {
         needed("a descriptor given in answer to a call", &facts.addfd)?;
         needed("a socket bound to lo", &facts.bind_to_lo)?;
     }
-    if postures.filesystem > Posture::Open {
+    if postures.filesystem > Posture::Open || policy.asks_for_shields() {
         needed("Landlock", &facts.landlock.usable)?;
     }
     Ok(())
@@ -33,6 +33,7 @@ pub fn carry(restriction: Restriction, policy: &Policy, _facts: &Facts) -> Resul
             Ok("Landlock for contents, the observer for metadata, EROFS by the observer")
         }
         Restriction::OwnFiles => Ok("the record closed by mode and Landlock; own files as their modes have them"),
+        Restriction::Shields => Ok("Landlock, no right to read; names and attempts by the notifier"),
         Restriction::PrivatePaths => Ok("closed by their modes"),
         Restriction::Keyring => {
             Ok("a new session keyring, or none to be had; where privilege is locked, seccomp, ENOSYS")

@@ -255,7 +255,7 @@ impl<'a> Clients<'a> {
             descriptors.collect::<Vec<_>>().try_into().map_err(|_| "the question came without its stdio")?;
         let asked: Invocation = document::read(document).map_err(|e| format!("the question cannot be read: {e}"))?;
         for (fd, held) in (0..).zip(&stdio) {
-            inherited::check(self.plan.policy.postures(), fd, held).map_err(|e| e.to_string())?;
+            inherited::check(self.plan, fd, held).map_err(|e| e.to_string())?;
         }
         if let (true, Some(identity)) = (terminal, &self.plan.identity) {
             let [input, ..] = &stdio;

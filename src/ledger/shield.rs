@@ -1,0 +1,77 @@
+//! What records say of shields: in the first one what they are made of, in the last one what has become of it.
+
+use serde::{Deserialize, Serialize};
+
+/// A path that is kept from being read, listed and written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shield {
+    /// The path, free of symbolic links.
+    pub path: String,
+    /// SHA-256 over the names, kinds, modes, owners and contents at and beneath it, in hexadecimal.
+    pub digest: String,
+    /// How many files, directories and links that are.
+    pub entries: u64,
+    /// Other names of what is shielded, by mounts and hard links, which are shielded too; those of all shields are with the
+    /// first one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_names: Vec<String>,
+}
+
+/// What the shields were found to be at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShieldsEnd {
+    /// `intact`, or `altered`.
+    pub state: ShieldState,
+    /// What differs from the start, the first 64 of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ShieldChange>,
+    /// How many changes there are beside.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u64,
+}
+
+/// Whether what is shielded is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShieldState {
+    /// It is.
+    Intact,
+    /// It is not, or could not be looked at.
+    Altered,
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShieldChange {
+    /// Where.
+    pub path: String,
+    /// `added`, `removed`, `kind`, `contents`, `mode 0644 to 0600`, `owner (0, 0) to (1, 1)`, or why it could not be looked at.
+    pub change: String,
+}
+
+/// How many changes a seal names.
+pub const SHIELD_CHANGES: usize = 64;
+
+impl ShieldsEnd {
+    /// What these changes come to.
+    pub fn of(mut changes: Vec<ShieldChange>) -> ShieldsEnd {
+        let state = if changes.is_empty() { ShieldState::Intact } else { ShieldState::Altered };
+        let more = changes.len().saturating_sub(SHIELD_CHANGES) as u64;
+        changes.truncate(SHIELD_CHANGES);
+        ShieldsEnd { state, changes, more }
+    }
+
+    /// The changes in one line, the first few named.
+    pub fn told(&self) -> String {
+        let named: Vec<String> =
+            self.changes.iter().take(4).map(|change| format!("{} ({})", change.path, change.change)).collect();
+        let rest = self.changes.len().saturating_sub(4) as u64 + self.more;
+        let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+        format!("{}{rest}", named.join(", "))
+    }
+}
+
+/// Whether a number need not be said.
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}

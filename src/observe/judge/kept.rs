@@ -1,0 +1,263 @@
+//! Attempts on what is shielded, and reads of what is watched. The shield itself is a mount or Landlock's: what is decided
+//! here is what is on record, and where Landlock stands, which knows no names, what is told of them.
+
+use super::reached::path_of_object;
+use super::{Looked, Verdict};
+use crate::mutation;
+use crate::observe::act::{Act, Address, Place};
+use crate::observe::caller::Unread;
+use crate::observe::decode::writes;
+use crate::observe::told::{PathRead, PathTarget, Refusal, Target};
+use crate::observe::walk::{self, pin_within};
+use crate::observe::watched::{OUTSIDE, SHIELD};
+use crate::policy::Axis;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, ResolveFlag, open, readlinkat};
+use nix::libc;
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, Whence, faccessat, lseek};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What is kept, by its paths in the sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The shields, under all their names.
+    pub shields: Vec<PathBuf>,
+    /// Paths whose reads are told of.
+    pub tripwires: Vec<PathBuf>,
+    /// Whether masks are mounted over the shields: then no name in one is found or missing.
+    pub by_mounts: bool,
+}
+
+/// The directories above the shields, open for listing since before Landlock was: it grants a directory whole or not at all.
+///
+/// Each is open several times over, so that those who list it at one time do not share a place in it.
+#[derive(Debug, Default)]
+pub struct Ways {
+    open: Vec<(PathBuf, Vec<OwnedFd>)>,
+    next: AtomicUsize,
+}
+
+/// How often each is open.
+const LISTINGS: usize = 16;
+
+impl Ways {
+    /// Opens the directories above what is kept, where masks do not keep it. What cannot be opened is nobody's to list.
+    pub fn open(kept: &Kept) -> Ways {
+        let mut above: Vec<&Path> = kept.shields.iter().flat_map(|shield| shield.ancestors().skip(1)).collect();
+        above.sort();
+        above.dedup();
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let listings = |path: &Path| (0..LISTINGS).map_while(|_| open(path, flags, Mode::empty()).ok()).collect();
+        let above = if kept.by_mounts || mutation::left_out("shield-listings") { Vec::new() } else { above };
+        Ways {
+            open: above.into_iter().map(|path| (path.to_owned(), listings(path))).collect(),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The numbers of all descriptors.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.open.iter().flat_map(|(_, fds)| fds).map(AsRawFd::as_raw_fd)
+    }
+
+    /// A descriptor of a directory, at its beginning, for one who may read it.
+    fn listing(&self, path: &Path) -> Option<OwnedFd> {
+        let (_, fds) = self.open.iter().find(|(above, _)| above == path)?;
+        let fd = fds.get(self.next.fetch_add(1, Ordering::Relaxed) % fds.len().max(1))?;
+        lseek(fd, 0, Whence::SeekSet).ok()?;
+        fd.try_clone().ok()
+    }
+}
+
+/// Where a place leads.
+enum Leads {
+    /// To this path, which may not be there.
+    To(PathBuf),
+    /// Into what another process sees, by this link of its, which this one may not follow.
+    Outside {
+        path: PathBuf,
+        link: PathBuf,
+    },
+    Nowhere,
+}
+
+impl Kept {
+    fn shields(&self, path: &Path) -> bool {
+        self.shields.iter().any(|shield| path.starts_with(shield))
+    }
+
+    fn watches(&self, path: &Path) -> bool {
+        self.tripwires.iter().any(|watched| path.starts_with(watched))
+    }
+
+    /// Whether Landlock keeps a directory from being listed, as it is on the way to a shield.
+    fn is_above(&self, path: &Path) -> bool {
+        !self.by_mounts && self.shields.iter().any(|shield| shield.starts_with(path) && shield != path)
+    }
+}
+
+impl Looked<'_> {
+    /// The verdict on what is shielded or watched; `None` where neither is concerned and the act is not for reading alone.
+    pub(super) fn by_keeping(&self, kept: &Kept, act: &Act) -> Result<Option<Verdict>, Unread> {
+        let goes_on = is_for_reading(act).then_some(Verdict::GoOn);
+        for (place, resolve) in places(act) {
+            let path = match self.leads(kept, place, resolve)? {
+                Leads::Nowhere => continue,
+                Leads::Outside { path, link } if goes_on.is_some() => {
+                    self.caller.still_waits()?;
+                    return Ok(Some(self.outside(&path, &link)));
+                }
+                Leads::Outside { .. } => continue,
+                Leads::To(path) => path,
+            };
+            if let Act::Open { flags, .. } = act
+                && is_listed(act)
+                && kept.is_above(&path)
+            {
+                // Who may not read it by its mode hears that of the kernel.
+                let readable = faccessat(AT_FDCWD, &path, AccessFlags::R_OK, AtFlags::AT_EACCESS).is_ok();
+                let listing = self.judge.ways.listing(&path).filter(|_| readable);
+                return Ok(Some(
+                    listing.map_or(Verdict::GoOn, |fd| Verdict::Opened(fd, flags & libc::O_CLOEXEC as u64 != 0)),
+                ));
+            }
+            if kept.shields(&path) {
+                self.caller.still_waits()?;
+                let refusal = self.refusal(Errno::EACCES, target(&path), SHIELD);
+                let refusal = Refusal { axis: Some(Axis::Filesystem), ..refusal };
+                return Ok(Some(Verdict::Refuse(Errno::EACCES, refusal)));
+            }
+            if goes_on.is_some() && kept.watches(&path) && is_read(act, &path) {
+                self.caller.still_waits()?;
+                return Ok(Some(Verdict::GoOnRead(self.read_of(&path))));
+            }
+        }
+        Ok(goes_on)
+    }
+
+    /// A look by way of another process: whether its own user may follow the link outside is the supervisor's to try. Those of
+    /// the run's own processes lead past the shields.
+    fn outside(&self, path: &Path, link: &Path) -> Verdict {
+        let path = path.as_os_str().as_bytes().to_vec();
+        let decisive = link.as_os_str().as_bytes().to_vec();
+        let object = Target::Path(PathTarget { path, to: None, decisive, read_only: false, makes: false });
+        let ours = link.starts_with(format!("/proc/{}", self.judge.stage));
+        let refusal = self.refusal(Errno::EACCES, object, OUTSIDE);
+        Verdict::Refuse(Errno::EACCES, Refusal { axis: ours.then_some(Axis::Privilege), ..refusal })
+    }
+
+    /// The verdict on an execution that goes on: of a watched program it is told.
+    pub(super) fn executed(&self, kept: &Kept, place: &Place) -> Result<Verdict, Unread> {
+        let Leads::To(path) = self.leads(kept, place, 0)? else { return Ok(Verdict::GoOn) };
+        let executes = || faccessat(AT_FDCWD, &path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
+        if !kept.watches(&path) || path.is_dir() || !executes() {
+            return Ok(Verdict::GoOn);
+        }
+        self.caller.still_waits()?;
+        Ok(Verdict::GoOnRead(self.read_of(&path)))
+    }
+
+    fn read_of(&self, path: &Path) -> PathRead {
+        let path = path.as_os_str().as_bytes().to_vec();
+        PathRead { operation: self.watched.call.to_owned(), path, subject: self.judge.subject(self.caller.tid) }
+    }
+
+    fn leads(&self, kept: &Kept, place: &Place, resolve: u64) -> Result<Leads, Unread> {
+        // A descriptor of what is shielded is not to be had.
+        if place.given.is_empty() {
+            return Ok(Leads::Nowhere);
+        }
+        let held;
+        let absolute = place.given.starts_with(b"/") && resolve == 0;
+        let base = match absolute {
+            true => AT_FDCWD,
+            false => match self.caller.hold(place.base) {
+                Ok(base) => {
+                    held = base;
+                    held.as_fd()
+                }
+                Err(Unread::Form) => return Ok(Leads::Nowhere),
+                Err(unread) => return Err(unread),
+            },
+        };
+        let resolve = resolve | ResolveFlag::RESOLVE_NO_MAGICLINKS.bits();
+        match pin_within(base, &place.given, place.follow, resolve) {
+            Ok(object) if !is_own(&object) => return Ok(path_of_object(&object).map_or(Leads::Nowhere, Leads::To)),
+            // What is missing is not shielded where a mask answers for all in it; what /proc shows of this process may be
+            // missing where the caller's is not.
+            Err(Errno::ENOENT) if kept.by_mounts && !may_be_of_processes(place) => return Ok(Leads::Nowhere),
+            _ => {}
+        }
+        let found = match walk::walk(self.caller, &self.walkable(place)?) {
+            Ok(found) => found,
+            Err(_) => return Ok(Leads::Nowhere),
+        };
+        let Some(path) = found.path() else { return Ok(Leads::Nowhere) };
+        // The link itself is for everyone to see.
+        let goes_through = place.follow || found.rest.contains(&b'/') || self.watched.call.starts_with("readlink");
+        if goes_through
+            && walk::is_proc(found.at.as_fd())
+            && !walk::is_callers(self.caller, &found.at)
+            && let Some(first) = found.rest.split(|byte| *byte == b'/').next()
+            && matches!(readlinkat(&found.at, OsStr::from_bytes(first)), Err(Errno::EACCES | Errno::EPERM))
+        {
+            let link = walk::path_of(found.at.as_fd()).unwrap_or_default().join(OsStr::from_bytes(first));
+            return Ok(Leads::Outside { path, link });
+        }
+        // The last component was not followed by the walk if it was not reached.
+        Ok(Leads::To(path))
+    }
+}
+
+fn is_own(object: &OwnedFd) -> bool {
+    walk::path_of(object.as_fd()).is_some_and(|path| walk::is_of_this_process(&path))
+}
+
+fn may_be_of_processes(place: &Place) -> bool {
+    let has = |text: &[u8]| place.given.windows(text.len()).any(|window| window == text);
+    has(b"proc") || has(b"self") || has(b"fd") || has(b"task")
+}
+
+/// Whether an act leaves everything as it is.
+fn is_for_reading(act: &Act) -> bool {
+    match act {
+        Act::Look(_) => true,
+        Act::Open { flags, .. } => !writes(*flags),
+        _ => false,
+    }
+}
+
+fn is_listed(act: &Act) -> bool {
+    matches!(act, Act::Open { flags, .. } if !writes(*flags) && flags & libc::O_PATH as u64 == 0)
+}
+
+/// Whether what is opened is read, if it can be: neither a look at a name nor a place only.
+fn is_read(act: &Act, path: &Path) -> bool {
+    let open = matches!(act, Act::Open { flags, .. } if flags & libc::O_PATH as u64 == 0);
+    open && faccessat(AT_FDCWD, path, AccessFlags::R_OK, AtFlags::AT_EACCESS).is_ok()
+}
+
+fn places(act: &Act) -> Vec<(&Place, u64)> {
+    match act {
+        Act::Open { at, resolve, .. } => vec![(at, *resolve)],
+        Act::Make(at, _)
+        | Act::Remove(at, _)
+        | Act::Change(at, _)
+        | Act::Access(at, _)
+        | Act::Execute(at)
+        | Act::Look(at)
+        | Act::Reach { address: Address::Unix(at), .. } => vec![(at, 0)],
+        Act::Link(from, to) | Act::Rename(from, to, _) => vec![(from, 0), (to, 0)],
+        _ => Vec::new(),
+    }
+}
+
+fn target(path: &Path) -> Target {
+    let path = path.as_os_str().as_bytes().to_vec();
+    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only: false, makes: false })
+}

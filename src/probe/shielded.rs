@@ -1,0 +1,38 @@
+//! What probes try on what is shielded.
+
+use super::child::{errno_of, name_of, of_io};
+use super::filesystem::{by_alias, opened};
+use nix::fcntl::{AtFlags, OFlag, open};
+use nix::sys::stat::{Mode, lstat};
+use nix::unistd::{AccessFlags, faccessat};
+use std::io::Read;
+use std::path::Path;
+
+/// Each way to a shield, by its name and by way of /proc/self/root; what each gave.
+pub(super) fn reached(shield: &Path) -> Vec<String> {
+    let ways = [shield.to_owned(), by_alias(shield)];
+    let each = ways.iter().flat_map(|path| {
+        let within = path.join(super::filesystem::scratch_name());
+        let executes = faccessat(nix::fcntl::AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS);
+        [opened(path), opened(&within), errno_of(lstat(path)), errno_of(executes)]
+    });
+    each.collect()
+}
+
+/// What there is to be read at a shield: `empty`, an errno, or what should not be there.
+pub(super) fn read(shield: &Path) -> String {
+    let shown = |what: String| format!("{}: {what}", shield.display());
+    match open(shield, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC, Mode::empty()) {
+        Err(errno) => name_of(errno),
+        Ok(_) if shield.is_dir() => match std::fs::read_dir(shield).map(|mut entries| entries.next().is_none()) {
+            Ok(true) => "empty".into(),
+            Ok(false) => shown("listed".into()),
+            Err(cause) => shown(format!("{:?}", of_io(&cause))),
+        },
+        Ok(file) => match std::fs::File::from(file).read(&mut [0; 1]) {
+            Ok(0) => "empty".into(),
+            Ok(_) => shown("read".into()),
+            Err(cause) => shown(format!("{:?}", of_io(&cause))),
+        },
+    }
+}
