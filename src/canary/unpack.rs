@@ -8,13 +8,18 @@ use super::needles::Needles;
 use super::search::{Find, Search};
 use super::{tar, zip};
 use crate::report::Frames;
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
+use lzma_rust2::XzReader;
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::rc::Rc;
 
 /// How deep containers may stand in one another; a compressed archive is two.
 const DEPTH: usize = 8;
+
+/// What an xz stream may ask for, in KiB: four times what `xz -9` does.
+const XZ_MEMORY: u32 = 256 << 10;
 
 /// How many bytes must be there to know a container: a tar's mark is the last.
 const HEAD: usize = 512;
@@ -90,8 +95,13 @@ impl<'n> Reader<'n> {
 
     fn stream(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()> {
         let mut search = Search::new(self.needles, self.buffers.pop().unwrap_or_default());
+        let before = self.found.hits.len();
         let read = self.read(name, source, &mut search);
-        let (finds, buffer) = search.finish();
+        let (mut finds, buffer) = search.finish();
+        // Compressed data has some of its content in plain: that is told once, by its place inside.
+        let inner = &self.found.hits[before..];
+        let same = |hit: &Hit, find: &Find| hit.find.token == find.token && hit.find.encoding == find.encoding;
+        finds.retain(|find| !inner.iter().any(|hit| same(hit, find)));
         self.buffers.push(buffer);
         let within = &self.within;
         self.found.hits.extend(finds.into_iter().map(|find| Hit { within: within.clone(), find }));
@@ -161,6 +171,8 @@ impl<'n> Reader<'n> {
         match kind {
             Kind::Gzip => self.member(&inner(".gz"), &mut Gzip::of(tee)),
             Kind::Zstd => self.member(&inner(".zst"), &mut Frames::of(tee)),
+            Kind::Xz => self.member(&inner(".xz"), &mut XzReader::new_mem_limit(tee, true, XZ_MEMORY)),
+            Kind::Bzip2 => self.member(&inner(".bz2"), &mut MultiBzDecoder::new(tee)),
             Kind::Zlib => self.member("content", &mut ZlibDecoder::new(tee)),
             Kind::Tar => tar::walk(tee, self),
             Kind::Zip => zip::walk(tee, self),
@@ -191,6 +203,8 @@ impl Members for Reader<'_> {
 enum Kind {
     Gzip,
     Zstd,
+    Xz,
+    Bzip2,
     Zlib,
     Tar,
     Zip,
@@ -206,8 +220,8 @@ impl Kind {
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Kind::Zstd,
             [b'P', b'K', 3, 4, ..] => Kind::Zip,
             [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, ..] => Kind::GitPack,
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Kind::Unknown("xz"),
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..] => Kind::Unknown("bzip2"),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Kind::Xz,
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..] => Kind::Bzip2,
             [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => Kind::Unknown("7z"),
             [b'R', b'a', b'r', b'!', 0x1a, 7, ..] => Kind::Unknown("rar"),
             [4, 0x22, 0x4d, 0x18, ..] => Kind::Unknown("lz4"),
