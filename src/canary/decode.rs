@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) enum Encoding {
     Literal,
     Reversed,
-    /// UTF-16 or UTF-32, of either byte order.
+    /// UTF-16 of either byte order.
     Wide,
     Percent,
     Html,

@@ -76,7 +76,6 @@ fn written(token: &str, around: usize) -> Vec<(&'static str, Vec<u8>)> {
         texts.into_iter().map(|(name, text)| (name, text.into_bytes())).collect();
     all.push(("utf-16", wide(&whole, true)));
     all.push(("utf-16", wide(&whole, false)));
-    all.push(("utf-16", whole.chars().flat_map(|character| u32::from(character).to_le_bytes()).collect()));
     all
 }
 
@@ -143,9 +142,10 @@ proptest! {
 
     /// Whatever the token, the way it is written and its place, across the borders of what is read at once too.
     #[test]
-    fn a_token_is_found_wherever_it_stands(stem in "[a-z]{1,8}", way in 0_usize..41, around in 0_usize..70, place in 0_usize..540_000) {
+    fn a_token_is_found_wherever_it_stands(stem in "[a-z]{1,8}", way in any::<prop::sample::Index>(), around in 0_usize..70, place in 0_usize..540_000) {
         let token = Token::make(&stem).unwrap();
-        let (name, bytes) = written(token.text(), around).swap_remove(way);
+        let mut ways = written(token.text(), around);
+        let (name, bytes) = ways.swap_remove(way.index(ways.len()));
         let mut stream = vec![b'.'; place];
         stream.push(b'\n');
         stream.extend_from_slice(&bytes);

@@ -47,10 +47,11 @@ pub(super) fn walk<R: Read>(tee: &mut Tee<'_, '_, R>, members: &mut dyn Members)
             let name = long_name.take().unwrap_or_else(|| name_of(&header));
             let mut content = tee.by_ref().take(size);
             content.get_mut().muted = true;
-            let read = members.member(&name, &mut content);
+            let read = members.stored(&name, &mut content);
+            // What was not read as a member is still searched as a part of the archive.
+            content.get_mut().muted = false;
             io::copy(&mut content, &mut io::sink())?;
             let missing = content.limit();
-            tee.muted = false;
             read?;
             if missing > 0 {
                 return Err(damaged());
@@ -91,12 +92,8 @@ fn sum_is_right(header: &[u8]) -> bool {
 
 /// A number in octal digits, or in GNU's binary form.
 fn number(field: &[u8]) -> Option<u64> {
-    if field[0] == 0x80 {
-        let (high, low) = field[1..].split_at(field.len() - 9);
-        return high
-            .iter()
-            .all(|byte| *byte == 0)
-            .then(|| low.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+    if let [0x80, bytes @ ..] = field {
+        return bytes.iter().try_fold(0_u64, |number, byte| Some(number.checked_mul(256)? | u64::from(*byte)));
     }
     let text = std::str::from_utf8(field).ok()?;
     let digits = text.trim_matches(|character| matches!(character, ' ' | '\0'));

@@ -50,7 +50,9 @@ pub(super) struct Found {
 
 /// Takes what a container holds.
 pub(super) trait Members {
-    /// Reads a member to its end. Errors are the source's.
+    /// Reads a member that takes no more room here than in its container, to its end. Errors are the source's.
+    fn stored(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()>;
+    /// The same of one that is being unpacked, of which only so much may be.
     fn member(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()>;
     /// Notes a member that is passed over.
     fn unread(&mut self, name: &str, why: &str);
@@ -62,6 +64,7 @@ pub(super) struct Reader<'n> {
     limit: u64,
     /// How many more bytes may come out of one file's containers.
     left: Rc<Cell<u64>>,
+    unpacks: bool,
     buffers: Vec<Vec<u8>>,
     within: Vec<String>,
     found: Found,
@@ -71,7 +74,7 @@ impl<'n> Reader<'n> {
     /// `limit` is how many bytes may be unpacked from one file.
     pub(super) fn of(needles: &'n Needles, limit: u64) -> Reader<'n> {
         let left = Rc::new(Cell::new(limit));
-        Reader { needles, limit, left, buffers: Vec::new(), within: Vec::new(), found: Found::default() }
+        Reader { needles, limit, left, unpacks: true, buffers: Vec::new(), within: Vec::new(), found: Found::default() }
     }
 
     /// Reads a file of that name to its end.
@@ -84,7 +87,15 @@ impl<'n> Reader<'n> {
         std::mem::take(&mut self.found)
     }
 
-    /// The same of bytes.
+    /// Reads a file's own bytes, whatever they look like.
+    pub(super) fn plainly(&mut self, source: &mut dyn Read) -> Found {
+        self.unpacks = false;
+        let found = self.file("", source);
+        self.unpacks = true;
+        found
+    }
+
+    /// Reads bytes as a file of that name.
     pub(super) fn bytes(&mut self, name: &str, mut bytes: &[u8]) -> Found {
         self.file(name, &mut bytes)
     }
@@ -122,7 +133,7 @@ impl<'n> Reader<'n> {
                 }
             }
         }
-        if let Some(kind) = Kind::of(&space[..count], name) {
+        if let Some(kind) = Kind::of(&space[..count], name).filter(|_| self.unpacks) {
             let head = space[..count].to_vec();
             let source = BufReader::new(Cursor::new(head).chain(source));
             return self.container(kind, name, &mut Tee { source, search, muted: false, passed: &mut 0 });
@@ -184,9 +195,13 @@ impl<'n> Reader<'n> {
 
 impl Members for Reader<'_> {
     fn member(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()> {
-        let mut metered = Metered { source, left: Rc::clone(&self.left), limit: self.limit };
+        let left = Rc::clone(&self.left);
+        self.stored(name, &mut Metered { source, left, limit: self.limit })
+    }
+
+    fn stored(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()> {
         self.within.push(name.to_owned());
-        let read = self.stream(name.rsplit('/').next().unwrap_or(name), &mut metered);
+        let read = self.stream(name.rsplit('/').next().unwrap_or(name), source);
         self.within.pop();
         read
     }

@@ -6,15 +6,16 @@
 use super::class::{Class, Classes, matches};
 use super::needles::Needles;
 use super::progress::Progress;
-use super::unpack::{Found, Hit, Reader};
+use super::unpack::{Found, Hit, Reader, Unread};
 use nix::fcntl::OFlag;
 use nix::unistd::{Whence, lseek};
 use std::collections::HashMap;
 use std::fs::{self, DirEntry, File, Metadata, OpenOptions, ReadDir};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -147,7 +148,7 @@ pub(super) fn walk(paths: &[PathBuf], ground: &Ground<'_>, progress: &Progress) 
 
 fn unread(path: &Path, cause: &io::Error) -> FileFound {
     let why = cause.to_string();
-    let found = Found { unread: vec![super::unpack::Unread { within: Vec::new(), why }], ..Found::default() };
+    let found = Found { unread: vec![Unread { within: Vec::new(), why }], ..Found::default() };
     FileFound { path: path.to_owned(), class: Class::Artifact, found, in_name: Vec::new(), skipped: None }
 }
 
@@ -259,12 +260,7 @@ impl Worker<'_, '_> {
             return Ok(told(Class::Artifact, Found::default(), Some("the tokens file of this search")));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let mut found = match is_sparse(&metadata) {
-            true => self
-                .reader
-                .file(&name, &mut WithoutHoles { file: &file, end: metadata.len(), at: 0, until: 0, nulls: 0 }),
-            false => self.reader.file(&name, &mut &file),
-        };
+        let mut found = self.content(&name, &file, &metadata)?;
         let before = found.hits.len();
         let planted = self.ground.holders.get(&identity);
         found.hits.retain(|hit| planted.is_none_or(|tokens| !tokens.contains(&hit.find.token)));
@@ -275,6 +271,27 @@ impl Worker<'_, '_> {
         }
         let class = self.ground.classes.of(path, || beginning(&file));
         Ok(told(class, found, skipped))
+    }
+}
+
+impl Worker<'_, '_> {
+    /// What is in a file. A decoder that fails on hostile bytes takes nothing but their content away.
+    fn content(&mut self, name: &str, file: &File, metadata: &Metadata) -> io::Result<Found> {
+        let mut whole = || match is_sparse(metadata) {
+            true => {
+                let end = metadata.len();
+                self.reader.file(name, &mut WithoutHoles { file, end, at: 0, until: 0, nulls: 0 })
+            }
+            false => self.reader.file(name, &mut &*file),
+        };
+        if let Ok(found) = catch_unwind(AssertUnwindSafe(&mut whole)) {
+            return Ok(found);
+        }
+        self.reader = Reader::of(self.ground.needles, self.ground.limit);
+        (&*file).seek(SeekFrom::Start(0))?;
+        let mut found = self.reader.plainly(&mut &*file);
+        found.unread.push(Unread { within: Vec::new(), why: "unpacking it failed".to_owned() });
+        Ok(found)
     }
 }
 

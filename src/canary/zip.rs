@@ -68,7 +68,7 @@ fn decoded(mut source: impl BufRead, local: &Local, members: &mut dyn Members) -
             members.member(&local.name, &mut decoder).and_then(|()| passed(&mut decoder))
         }
         93 => members.member(&local.name, &mut Frames::of(&mut source)),
-        _ => members.member(&local.name, &mut source),
+        _ => members.stored(&local.name, &mut source),
     };
     read.map_err(|cause| damaged("zip", cause))
 }
