@@ -194,6 +194,15 @@ fn a_hit_is_classed_and_the_status_says_what_was_found() {
         of_kind(&lines, "hit").iter().map(|hit| (name(hit), hit["class"].as_str().unwrap())).collect();
     assert_eq!(classes, [("log.txt", "artifact"), ("results.json", "transcript"), ("1.jsonl", "artifact")]);
 
+    // What stands above the directory says nothing.
+    let home = run.at("home/agent/verifier/job/results.txt");
+    fs::write(&home, &run.token).unwrap();
+    for (name, class) in [("home/agent/verifier/job", "artifact"), ("home/agent", "artifact"), ("agent", "transcript")]
+    {
+        let (lines, _) = json(&["scan", "--json", "--token", &run.token, text(&run.at(name))]);
+        assert_eq!(of_kind(&lines, "hit")[0]["class"], class, "{name}");
+    }
+
     for (wrong, expected) in [
         (vec!["scan", "/tmp"], "no token is given"),
         (vec!["scan", "--token", "short", "/tmp"], "\"short\" is no token"),
@@ -215,7 +224,7 @@ fn what_cannot_be_read_is_told() {
     run.write("closed/x", "x");
     run.write("secret", "x");
     for closed in ["closed", "secret"] {
-        fs::set_permissions(run.at(closed), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(run.at(closed), fs::Permissions::from_mode(0o000)).unwrap();
     }
     fs::set_permissions(run.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = run.dir.path().join("ringfence");

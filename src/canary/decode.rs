@@ -365,8 +365,9 @@ fn dumped(view: &View) -> View {
             if !(1..=2).contains(&gap) || group == 0 || group % 2 == 1 || taken + group > 32 {
                 break;
             }
-            for digit in at + gap..at + gap + group {
-                digits.push(line[digit], view.places[start + digit], Encoding::Hex);
+            let from = start + at + gap;
+            for (byte, place) in line[at + gap..].iter().zip(&view.places[from..]).take(group) {
+                digits.push(*byte, *place, Encoding::Hex);
             }
             at += gap + group;
             taken += group;

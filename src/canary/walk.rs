@@ -99,10 +99,34 @@ impl Queue {
     }
 }
 
+/// The directories that were asked for, or that the files are in, and their own names.
+struct Roots(Vec<(PathBuf, PathBuf)>);
+
+impl Roots {
+    fn of(paths: &[PathBuf]) -> Roots {
+        let root = |path: &PathBuf| {
+            let real = fs::canonicalize(path).ok()?;
+            let (root, named) = match real.is_dir() {
+                true => (path.clone(), real.as_path()),
+                false => (real.parent()?.to_owned(), real.parent()?),
+            };
+            Some((root, named.file_name().map(PathBuf::from).unwrap_or_default()))
+        };
+        Roots(paths.iter().filter_map(root).collect())
+    }
+
+    /// A path from the name of its directory on: what stands above that says nothing of the run.
+    fn place(&self, path: &Path) -> PathBuf {
+        let beneath = |(root, name): &(PathBuf, PathBuf)| path.strip_prefix(root).ok().map(|rest| name.join(rest));
+        self.0.iter().find_map(beneath).unwrap_or_else(|| path.to_owned())
+    }
+}
+
 /// Searches everything that the paths name, and beneath it; what gave something, by path.
 pub(super) fn walk(paths: &[PathBuf], ground: &Ground<'_>, progress: &Progress) -> Vec<FileFound> {
     let queue = Queue { state: Mutex::new((Vec::new(), 0)), changed: Condvar::new() };
     let mut told: Vec<FileFound> = Vec::new();
+    let roots = Roots::of(paths);
     for path in paths {
         // A name that was given is followed; so it is judged by what it leads to.
         match fs::metadata(path) {
@@ -122,6 +146,7 @@ pub(super) fn walk(paths: &[PathBuf], ground: &Ground<'_>, progress: &Progress) 
         let mut worker = Worker {
             ground,
             progress,
+            roots: &roots,
             queue: &queue,
             reader: Reader::of(ground.needles, ground.limit),
             told: Vec::new(),
@@ -155,6 +180,7 @@ fn unread(path: &Path, cause: &io::Error) -> FileFound {
 struct Worker<'a, 'q> {
     ground: &'a Ground<'a>,
     progress: &'a Progress,
+    roots: &'q Roots,
     queue: &'q Queue,
     reader: Reader<'a>,
     told: Vec<FileFound>,
@@ -187,7 +213,7 @@ impl Worker<'_, '_> {
     /// What an entry of a directory brings.
     fn entry(&mut self, entry: &DirEntry) -> Option<Work> {
         let path = entry.path();
-        if self.ground.excluded.iter().any(|glob| matches(glob, &path)) {
+        if self.ground.excluded.iter().any(|glob| matches(glob, &self.roots.place(&path))) {
             return None;
         }
         let kind = match entry.file_type() {
@@ -219,7 +245,7 @@ impl Worker<'_, '_> {
         for text in texts.iter().filter(|text| self.ground.needles.next(text, 0).is_some()) {
             let hits = self.reader.bytes("", text).hits;
             if !hits.is_empty() {
-                let class = self.ground.classes.of(path, Vec::new);
+                let class = self.ground.classes.of(&self.roots.place(path), Vec::new);
                 self.told.push(FileFound {
                     path: path.to_owned(),
                     class,
@@ -269,7 +295,7 @@ impl Worker<'_, '_> {
         if found.hits.is_empty() && found.unread.is_empty() && skipped.is_none() {
             return Ok(None);
         }
-        let class = self.ground.classes.of(path, || beginning(&file));
+        let class = self.ground.classes.of(&self.roots.place(path), || beginning(&file));
         Ok(told(class, found, skipped))
     }
 }
