@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const TOKEN: &str = "CANARY_bench0_abcdefghijklmnopqrstuvwxyz_YRANAC";
 const WORDS: [&str; 16] = [
-    "error", "expected", "\n", "the", "0x7f", "return", "self.", "{\"a\": ", "Canal", "=", "4152", "def", "\n    ",
+    "error", "expected", "\n", "the", "0x7f", "return", "self.", "{\"a\": ", "Canal", "=", "41.5", "def", "\n    ",
     "https://", "QUFB", "1024,",
 ];
 

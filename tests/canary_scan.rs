@@ -306,6 +306,29 @@ open(dir + '/deep.gz', 'wb').write(deep)
 }
 
 #[test]
+fn a_large_file_is_searched_in_parts_and_each_token_told_once() {
+    let run = Run::new();
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let mut text = vec![b'.'; 40 << 20];
+    // At the beginning, at the end, and across every border between two parts.
+    let length = run.token.len();
+    let mut places: Vec<usize> = (1..cores).map(|part| text.len() / cores * part - length / 2).collect();
+    places.extend([0, text.len() - length]);
+    for place in &places {
+        text[*place..place + length].copy_from_slice(run.token.as_bytes());
+    }
+    run.write("large", &text);
+    let (lines, _) = run.scan(&[]);
+    let hits = of_kind(&lines, "hit");
+    assert_eq!(
+        (hits.len(), &hits[0]["count"], &hits[0]["offset"]),
+        (1, &value!(places.len()), &value!(0)),
+        "{lines:?}"
+    );
+    assert_eq!(of_kind(&lines, "summary")[0]["bytes"], text.len());
+}
+
+#[test]
 fn holes_are_passed_over_and_what_follows_them_is_found() {
     let run = Run::new();
     let mut sparse = File::create(run.at("sparse")).unwrap();

@@ -19,6 +19,7 @@ mod decode;
 mod escapes;
 mod needles;
 mod search;
+mod segments;
 
 // Where streams come from.
 mod git_pack;

@@ -3,6 +3,7 @@
 
 use super::decode::{self, Encoding};
 use super::needles::{Family, Needles};
+use std::ops::Range;
 
 /// How much is read at a time, in bytes: little enough to stay in a processor's cache.
 const PIECE: usize = 1 << 18;
@@ -35,6 +36,8 @@ pub(super) struct Search<'n> {
     finds: Vec<Find>,
     /// Which token was found where, as far as it could be found again.
     recent: Vec<(usize, u64, u64)>,
+    /// Which offsets are this search's to tell.
+    own: Range<u64>,
 }
 
 impl<'n> Search<'n> {
@@ -50,7 +53,13 @@ impl<'n> Search<'n> {
             decoded: [0; Family::COUNT],
             finds: Vec::new(),
             recent: Vec::new(),
+            own: 0..u64::MAX,
         }
+    }
+
+    /// A search of what a stream has from an offset on, that tells only what begins in a part of it.
+    pub(super) fn of_part(needles: &'n Needles, from: u64, own: Range<u64>) -> Search<'n> {
+        Search { base: from, own, ..Search::new(needles, Vec::new()) }
     }
 
     /// Where the next bytes belong; never empty.
@@ -120,7 +129,7 @@ impl<'n> Search<'n> {
         for whole in decode::tokens_in(self.needles, family, &self.buffer[from..to]) {
             let (first, last) = (start + whole.place.0 as u64, start + whole.place.1 as u64);
             let known = |(token, from, to): &(usize, u64, u64)| *token == whole.token && *from <= last && first <= *to;
-            if self.recent.iter().any(known) {
+            if self.recent.iter().any(known) || !self.own.contains(&first) {
                 continue;
             }
             self.recent.push((whole.token, first, last));

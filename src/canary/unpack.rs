@@ -22,7 +22,7 @@ const DEPTH: usize = 8;
 const XZ_MEMORY: u32 = 256 << 10;
 
 /// How many bytes must be there to know a container: a tar's mark is the last.
-const HEAD: usize = 512;
+pub(super) const HEAD: usize = 512;
 
 /// A find, and what it is packed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,6 +211,11 @@ impl Members for Reader<'_> {
         self.note(why);
         self.within.pop();
     }
+}
+
+/// Whether a file of that name and beginning is a container.
+pub(super) fn is_container(head: &[u8], name: &str) -> bool {
+    Kind::of(head, name).is_some()
 }
 
 /// What a stream is by its first bytes.

@@ -6,7 +6,8 @@
 use super::class::{Class, Classes, matches};
 use super::needles::Needles;
 use super::progress::Progress;
-use super::unpack::{Found, Hit, Reader, Unread};
+use super::segments;
+use super::unpack::{self, Found, Hit, Reader, Unread};
 use nix::fcntl::OFlag;
 use nix::unistd::{Whence, lseek};
 use std::collections::HashMap;
@@ -295,7 +296,7 @@ impl Worker<'_, '_> {
         if found.hits.is_empty() && found.unread.is_empty() && skipped.is_none() {
             return Ok(None);
         }
-        let class = self.ground.classes.of(&self.roots.place(path), || beginning(&file));
+        let class = self.ground.classes.of(&self.roots.place(path), || beginning(&file, super::class::BEGINNING));
         Ok(told(class, found, skipped))
     }
 }
@@ -303,6 +304,13 @@ impl Worker<'_, '_> {
 impl Worker<'_, '_> {
     /// What is in a file. A decoder that fails on hostile bytes takes nothing but their content away.
     fn content(&mut self, name: &str, file: &File, metadata: &Metadata) -> io::Result<Found> {
+        let length = metadata.len();
+        if length >= segments::LARGE
+            && !is_sparse(metadata)
+            && !unpack::is_container(&beginning(file, unpack::HEAD), name)
+        {
+            return segments::search(self.ground.needles, file, length);
+        }
         let mut whole = || match is_sparse(metadata) {
             true => {
                 let end = metadata.len();
@@ -321,8 +329,8 @@ impl Worker<'_, '_> {
     }
 }
 
-fn beginning(file: &File) -> Vec<u8> {
-    let mut bytes = vec![0; super::class::BEGINNING];
+fn beginning(file: &File, most: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most];
     // What can't be read again was told when it was read.
     let count = file.read_at(&mut bytes, 0).unwrap_or(0);
     bytes.truncate(count);
