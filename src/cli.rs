@@ -1,6 +1,7 @@
 //! The command line, as clap types. What the flags say about a policy is one [`Layer`]; what they say about this run
 //! alone (labels, the ledger's place, the status descriptor) is no part of a policy.
 
+mod canary;
 mod parse;
 mod probe;
 mod session;
@@ -15,6 +16,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+pub use canary::{CanaryCommand, PlantArgs, ScanArgs};
 pub use parse::{Parsed, UsageError, parse};
 pub use probe::{ProbeArgs, SuiteFlags};
 pub use session::{ExecArgs, SessionFlag, UpArgs, Variable};
@@ -78,6 +80,9 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Count what ledgers hold
     Report(ReportArgs),
+    /// Plant tokens in what must not be read, and look for them in what a run wrote
+    #[command(subcommand)]
+    Canary(CanaryCommand),
 }
 
 /// `ringfence policy`.

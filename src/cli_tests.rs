@@ -136,7 +136,7 @@ fn each_fault_is_one_line_that_names_the_value_and_what_is_accepted() {
         ("run --netwrok open -- true", "did you mean --network?"),
         (
             "rnu",
-            "unrecognized subcommand 'rnu'; accepted: run, up, exec, down, status, plan, policy, allowlist, why, connect, verify, report, probe",
+            "unrecognized subcommand 'rnu'; accepted: run, up, exec, down, status, plan, policy, allowlist, why, connect, verify, report, canary, probe",
         ),
         ("probe --format xml", "\"xml\" is no format; accepted: table, json, tap, junit"),
         ("probe --timeout 0", "0 is not in 1..=86400"),

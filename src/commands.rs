@@ -1,6 +1,9 @@
 //! The subcommands that are no run: each asks, prints and returns its exit status.
 
-use crate::cli::{AllowlistCommand, Command, PlanArgs, PolicyCommand, ReportArgs, SuiteFlags, VerifyArgs};
+use crate::canary;
+use crate::cli::{
+    AllowlistCommand, CanaryCommand, Command, PlanArgs, PolicyCommand, ReportArgs, SuiteFlags, VerifyArgs,
+};
 use crate::confine::exec::SignalState;
 use crate::connect;
 use crate::error::{self, Error, call};
@@ -82,6 +85,11 @@ pub fn execute(command: &Command, signals: SignalState) -> Result<i32, Error> {
         }
         Command::Verify(args) => verify(args, &mut out),
         Command::Report(args) => self::report_on(args, &mut out),
+        Command::Canary(CanaryCommand::Plant(args)) => {
+            canary::plant(&args.request(), &mut out)?;
+            Ok(0)
+        }
+        Command::Canary(CanaryCommand::Scan(args)) => Ok(canary::scan(&args.request()?, &mut out)?.status()),
     }
 }
 

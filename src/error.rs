@@ -1,5 +1,6 @@
 //! What can end a run, one variant a step, and the exit statuses.
 
+use crate::canary::CanaryError;
 use crate::cli::UsageError;
 use crate::confine::exec::ExecFailure;
 use crate::connect::ConnectError;
@@ -145,6 +146,9 @@ pub enum Error {
     /// A ledger could not be reported.
     #[error(transparent)]
     Report(#[from] ReportError),
+    /// Canaries.
+    #[error("canary: {0}")]
+    Canary(#[from] CanaryError),
     /// A connection through the proxy.
     #[error("connect: {0}")]
     Connect(#[from] ConnectError),

@@ -35,6 +35,9 @@ pub mod observe;
 pub mod proxy;
 pub mod report;
 
+// What must not be read: tokens in it, and where they turn up.
+pub mod canary;
+
 // Living with the command to its end.
 pub mod channel;
 pub mod document;

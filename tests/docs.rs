@@ -122,6 +122,12 @@ fn every_flag_and_key_is_described() {
     for flag in own.filter(|flag| !known.contains(flag)) {
         assert!(probes.contains(&format!("| `--{flag}")), "docs/probes.md lacks --{flag}");
     }
+    let canaries = read("docs/canaries.md");
+    for command in cli.find_subcommand("canary").expect("canary").get_subcommands() {
+        for flag in command.get_arguments().filter_map(|argument| argument.get_long()).filter(|flag| *flag != "help") {
+            assert!(canaries.contains(&format!("| `--{flag}")), "docs/canaries.md lacks --{flag}");
+        }
+    }
     for command in cli.get_subcommands() {
         assert!(readme.contains(&format!("ringfence {}", command.get_name())), "{}", command.get_name());
     }

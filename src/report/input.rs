@@ -87,10 +87,7 @@ pub(super) type Text = Box<dyn BufRead>;
 pub(super) fn open(path: &Path) -> io::Result<Text> {
     let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
     match file.fill_buf()?.starts_with(&ZSTD_MAGIC) {
-        true => {
-            let frames = Frames { source: file, decoder: FrameDecoder::new(), within: false };
-            Ok(Box::new(BufReader::with_capacity(BUFFER, frames)))
-        }
+        true => Ok(Box::new(BufReader::with_capacity(BUFFER, Frames::of(file)))),
         false => Ok(Box::new(file)),
     }
 }
@@ -103,7 +100,7 @@ pub(super) fn begins_as_ledger(text: &mut Text) -> io::Result<bool> {
 }
 
 /// The content of all frames of a zstd file: logs are compressed by appending frames, too.
-struct Frames<R: BufRead> {
+pub(crate) struct Frames<R: BufRead> {
     source: R,
     decoder: FrameDecoder,
     within: bool,
@@ -131,6 +128,11 @@ impl<R: BufRead> Read for Frames<R> {
 }
 
 impl<R: BufRead> Frames<R> {
+    /// Of a source that begins with a frame.
+    pub(crate) fn of(source: R) -> Frames<R> {
+        Frames { source, decoder: FrameDecoder::new(), within: false }
+    }
+
     /// Begins the next frame that may have content; false at the end of the file.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {

@@ -35,6 +35,7 @@ pub mod make;
 
 pub use error::ReportError;
 pub use gate::Exclusion;
+pub(crate) use input::Frames;
 pub use make::{Form, Request, make};
 pub use selection::{By, Selection};
 pub use table::report;

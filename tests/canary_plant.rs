@@ -1,0 +1,198 @@
+//! `ringfence canary plant`: files stay what they were, and all get a token or none does.
+
+#[allow(dead_code, reason = "each user has its own part")]
+mod canary;
+
+use canary::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const NOBODY: u32 = 65534;
+
+/// Every file beneath a directory with its content.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut contents = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => contents.extend(self::contents(&entry.path())),
+            kind if kind.is_file() => drop(contents.insert(entry.path(), fs::read(entry.path()).unwrap())),
+            _ => {}
+        }
+    }
+    contents
+}
+
+#[test]
+fn each_format_stays_valid_and_has_its_token_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [
+        ("a.py", "#!/usr/bin/env python3\n# -*- coding: utf-8 -*-\nfrom __future__ import annotations\nprint('ran')\n"),
+        ("run", "#!/bin/sh\necho ran\n"),
+        ("a.json", "{\"a\": [1, 2]}\n"),
+        ("a.toml", "a = 1\n"),
+        ("a.xml", "<?xml version=\"1.0\"?>\n<a/>\n"),
+        ("a.csv", "a,b\n1,2\n"),
+        ("fix.patch", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n"),
+        ("empty", ""),
+        ("deep/notes.md", "# Notes\n"),
+    ];
+    for (name, content) in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+    }
+    fs::write(dir.path().join("binary"), [0, 1, 2, 0xff]).unwrap();
+    let (lines, status) = json(&["plant", "--json", text(dir.path())]);
+    assert_eq!((lines.len(), status), (files.len() + 1, 0));
+    for line in &lines {
+        let (path, holder) = (line["path"].as_str().unwrap(), line["holder"].as_str().unwrap());
+        let token = line["token"].as_str().unwrap();
+        let held = fs::read_to_string(holder).unwrap();
+        assert_eq!(held.matches(token).count(), 1, "{holder}");
+        let beside = [".json", ".csv", "empty", "binary"].iter().any(|ending| path.ends_with(ending));
+        assert_eq!(holder, if beside { format!("{path}.canary") } else { path.to_owned() });
+        if let Some((_, content)) = files.iter().find(|(name, _)| path == text(&dir.path().join(name))) {
+            let without: String =
+                fs::read_to_string(path).unwrap().split_inclusive('\n').filter(|line| !line.contains(token)).collect();
+            assert_eq!(without, *content, "{path}");
+        }
+    }
+    for script in ["a.py", "run"] {
+        let ran = Command::new(dir.path().join(script)).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "ran\n", "{script}");
+    }
+    let parse = "import sys, json, tomllib, xml.dom.minidom as x\nd = sys.argv[1]\njson.load(open(d + '/a.json'))\ntomllib.load(open(d + '/a.toml', 'rb'))\nx.parse(d + '/a.xml')";
+    python(parse, &[text(dir.path())]);
+    fs::write(dir.path().join("x"), "old\n").unwrap();
+    let applied = Command::new("git").args(["apply", "fix.patch"]).current_dir(dir.path()).status().unwrap();
+    assert!(applied.success());
+    assert_eq!(fs::read_to_string(dir.path().join("x")).unwrap(), "new\n");
+}
+
+#[test]
+fn a_file_keeps_its_mode_owner_attributes_and_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.sh");
+    fs::write(&path, "echo x\n").unwrap();
+    chown(&path, Some(NOBODY), Some(7)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4751)).unwrap();
+    let set = "import os, sys\nos.setxattr(sys.argv[1], 'user.kept', b'value')\nos.utime(sys.argv[1], (1000, 2000))";
+    python(set, &[text(&path)]);
+    plant(&path);
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!((after.uid(), after.gid(), after.mode() & 0o7777), (NOBODY, 7, 0o4751));
+    assert_eq!((after.mtime(), after.nlink()), (2000, 1));
+    assert_eq!(python("import os, sys\nprint(os.getxattr(sys.argv[1], 'user.kept'))", &[text(&path)]), "b'value'\n");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left beside it");
+}
+
+#[test]
+fn planting_again_changes_nothing_and_says_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.py"), "x = 1\n").unwrap();
+    fs::write(dir.path().join("a.json"), "{}\n").unwrap();
+    let tokens = dir.path().join("tokens");
+    let plant = || {
+        let (mut lines, status) = json(&["plant", "--json", "--tokens", text(&tokens), text(dir.path())]);
+        assert_eq!(status, 0);
+        let already: Vec<bool> = lines.iter_mut().map(|line| line["already"].take().as_bool().unwrap()).collect();
+        (lines, already)
+    };
+    let (first, already) = plant();
+    assert_eq!(already, [false, false]);
+    let before = contents(dir.path());
+    assert_eq!(plant(), (first, vec![true, true]));
+    assert_eq!(contents(dir.path()), before);
+    assert_eq!(fs::metadata(&tokens).unwrap().mode() & 0o7777, 0o600);
+
+    // A further file adds its token to those that are there.
+    fs::write(dir.path().join("b.py"), "").unwrap();
+    assert_eq!(plant().1, [true, true, false]);
+    assert_eq!(fs::read_to_string(&tokens).unwrap().lines().count(), 1 + 3);
+}
+
+#[test]
+fn what_cannot_have_a_token_is_named_and_then_nothing_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("a.py"), "x = 1\n").unwrap();
+    fs::write(at("z.py"), "x = 1\n").unwrap();
+    fs::hard_link(at("z.py"), at("z2.py")).unwrap();
+    symlink("a.py", at("link")).unwrap();
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(at("b.json"), "{}").unwrap();
+    fs::write(at("b.json.canary"), "something else\n").unwrap();
+    let before = contents(dir.path());
+    for (name, expected) in [
+        ("z.py", "has 2 hard links"),
+        ("link", "is a symbolic link"),
+        ("pipe", "is no regular file"),
+        ("b.json", "is in the way of a canary"),
+        ("missing", "cannot be found"),
+    ] {
+        let output = canary(&["plant", text(&at("a.py")), text(&at(name))]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(expected) && said.lines().count() == 1, "{name}: {said}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{name}");
+        assert_eq!(contents(dir.path()), before, "{name}");
+    }
+    // The same beneath a directory, where links and pipes are no files to be planted.
+    let output = canary(&["plant", text(dir.path())]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(contents(dir.path()), before);
+    for name in ["z2.py", "b.json.canary"] {
+        fs::remove_file(at(name)).unwrap();
+    }
+    let (lines, status) = json(&["plant", "--json", text(dir.path())]);
+    assert_eq!((lines.len(), status), (3, 0), "{lines:?}");
+}
+
+#[test]
+fn a_directory_that_takes_no_file_leaves_all_others_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (name, owner) in [("a", NOBODY), ("b", 0)] {
+        fs::create_dir(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(name).join("x.py"), "x = 1\n").unwrap();
+        chown(dir.path().join(name).join("x.py"), Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(dir.path().join(name), Some(owner), None).unwrap();
+    }
+    let before = contents(dir.path());
+    let program = dir.path().join("ringfence");
+    fs::copy(env!("CARGO_BIN_EXE_ringfence"), &program).unwrap();
+    let plant = |names: &[&str]| {
+        let paths = names.iter().map(|name| dir.path().join(name));
+        Command::new(&program).args(["canary", "plant"]).args(paths).uid(NOBODY).gid(NOBODY).output().unwrap()
+    };
+    let output = plant(&["a", "b"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("b/x.py") && said.contains("Permission denied"), "{said}");
+    let mut after = contents(dir.path());
+    after.remove(&program);
+    assert_eq!(after, before);
+    assert!(plant(&["a"]).status.success(), "the first alone");
+}
+
+#[test]
+fn the_pattern_matches_the_token_and_not_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.py");
+    fs::write(&path, "x = 1\n").unwrap();
+    let (token, pattern) = plant(&path);
+    let grep = |text: &str| {
+        let file = dir.path().join("text");
+        fs::write(&file, text).unwrap();
+        Command::new("grep").args(["-qE", &pattern]).arg(&file).status().unwrap().success()
+    };
+    assert!(grep(&format!("x {token} y")));
+    assert!(!grep(&pattern));
+    let search =
+        "import re, sys\nprint(bool(re.search(sys.argv[1], sys.argv[2])), bool(re.search(sys.argv[1], sys.argv[1])))";
+    assert_eq!(python(search, &[&pattern, &token]), "True False\n");
+}
