@@ -23,7 +23,9 @@ pub enum NoShadow {
         shadow: String,
     },
     /// What is kept from being read, or watched, is so by what is enforced.
-    #[error("--shadow {shadow}: nothing of it is enforced, so that it shields and watches nothing; accepted: a policy without shield, shield-harbor and watch-read")]
+    #[error(
+        "--shadow {shadow}: nothing of it is enforced, so that it shields and watches nothing; accepted: a policy without shield, shield-harbor and watch-read"
+    )]
     Shielded {
         /// What is shadowed.
         shadow: String,
