@@ -12,11 +12,22 @@ const REST: Duration = Duration::from_millis(100);
 /// The time between two looks without notices.
 const ROUND: Duration = Duration::from_millis(500);
 
+/// Where the kernel's notices come from.
+#[derive(Debug)]
+enum Notices {
+    /// Nothing yet: they are asked for at the first look. The kernel takes some ten milliseconds to take an instance down, which
+    /// a run that is shorter than that look need not wait for.
+    ToCome([String; 2]),
+    /// Here.
+    Here(Inotify),
+    /// The caller has no more to be had (max_user_instances), or may not read the file, as on `bare`.
+    Nowhere,
+}
+
 /// Tells when a look is needed, never what the look will find ([`Ledger::look`]).
 #[derive(Debug)]
 pub struct LedgerWatch {
-    /// `None` where the caller has no more to be had (max_user_instances), or may not read the file, as on `bare`.
-    notices: Option<Inotify>,
+    notices: Notices,
     /// When the next look may be, or is to be.
     next: Instant,
 }
@@ -24,18 +35,21 @@ pub struct LedgerWatch {
 impl LedgerWatch {
     /// Watches a file that the ledger has made; `None` for a descriptor of the caller's.
     pub fn begin(ledger: &Ledger) -> Option<LedgerWatch> {
-        let watched = ledger.watched()?;
-        Some(LedgerWatch { notices: notices(&watched).ok(), next: Instant::now() })
+        let notices = Notices::ToCome(ledger.watched()?);
+        Some(LedgerWatch { notices, next: Instant::now() + ROUND })
     }
 
     /// What to wait for, while a look may be.
     pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
-        self.notices.as_ref().filter(|_| Instant::now() >= self.next).map(Inotify::as_fd)
+        match &self.notices {
+            Notices::Here(notices) if Instant::now() >= self.next => Some(notices.as_fd()),
+            _ => None,
+        }
     }
 
     /// Until when to wait at most. With notices it is never once the rest is over: an idle run is not woken.
     pub fn due(&self) -> Option<Instant> {
-        Some(self.next).filter(|next| self.notices.is_none() || *next > Instant::now())
+        Some(self.next).filter(|next| !matches!(self.notices, Notices::Here(_)) || *next > Instant::now())
     }
 
     /// Whether a look is due, which is taken to be made now.
@@ -44,8 +58,13 @@ impl LedgerWatch {
             return Ok(false);
         }
         let (noticed, rest) = match &self.notices {
-            Some(notices) => (drain(notices)?, REST),
-            None => (true, ROUND),
+            Notices::Here(notices) => (drain(notices)?, REST),
+            Notices::Nowhere => (true, ROUND),
+            // Asked for before the look, so that nothing happens between the two.
+            Notices::ToCome(watched) => {
+                self.notices = notices(watched).map_or(Notices::Nowhere, Notices::Here);
+                (true, REST)
+            }
         };
         if noticed {
             self.next = Instant::now() + rest;
