@@ -113,7 +113,7 @@ fn what_could_not_be_looked_into_is_counted_and_a_change_in_it_is_found() {
             "mkdir {SHIELD}/named; touch {SHIELD}/named/a; chmod 700 {closed}; chmod 744 {SHIELD}/named; chmod 600 {SHIELD}/two"
         );
         as_root(&fence, &close);
-        let mut run = |change: &str| {
+        let run = |change: &str| {
             let flags = ["--shield", SHIELD];
             let (command, ledger) = rung.command(&fence, user, &home, &flags, &["bash", "-c", WAITS]);
             let start = |command| fence.world.spawn_with(&rung.less(user), command).expect("the run");
