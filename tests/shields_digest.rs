@@ -28,7 +28,7 @@ const WAITS: &str = "touch started; for i in $(seq 400); do [ -e go ] && exit 0;
 
 /// A run during which root, outside of the sandbox, does something to what is shielded.
 fn during(fence: &Fence, change: &str) -> Ended {
-    let (command, ledger) = fence.command(&["--shield", SHIELD], &["bash", "-c", WAITS]);
+    let (command, ledger) = fence.command(&["--shield", SHIELD], &["bash", "-c", &format!("cd /app; {WAITS}")]);
     changed_during(fence, command, ledger, "/app", change, |command| fence.start(command))
 }
 

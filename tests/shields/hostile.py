@@ -210,7 +210,7 @@ ROUTES = {
     "stat": lambda: str(os.stat(ANSWER)).encode() + TOKEN,
     "readlink": lambda: os.readlink(SHIELD + "/pointer").encode(),
     "xattr": lambda: repr(os.listxattr(ANSWER)).encode() + TOKEN,
-    "access": lambda: looked(libc.access(ANSWER.encode(), os.W_OK), errno.EROFS),
+    "access": lambda: looked(libc.access(f"{SHIELD}/linked".encode(), os.W_OK), errno.EROFS),
     "empty-path": beside_empty,
     "xattr-at": xattr_at,
     "xattrs-at": xattrs_at,
