@@ -198,6 +198,7 @@ impl<'a> Loaded<'a> {
         let mut plan = planned?;
         inherited::check_stdio(&plan)?;
         let shielded = Manifest::of(&plan.shields)?;
+        plan.mounts.as_mut().map_or(Ok(()), |view| shielded.hold(view))?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
             proxy.nonce = Some(RefusalNonce::random()?);

@@ -46,7 +46,12 @@ fn the_records_fields_are_all_described() {
         Body::Probe(serde_json::from_value(probe).expect("a probe's fields")),
         Body::Denial(denial.clone()),
         Body::WouldDeny(denial),
-        Body::Read(PathEvent { operation: "open".into(), object: object.clone(), subject: Subject::default() }),
+        Body::Read(PathEvent {
+            operation: "open".into(),
+            object: object.clone(),
+            subject: Subject::default(),
+            count: 1,
+        }),
         Body::Gap(Gap { axis: None, source: "x".into(), lost: 1, cause: "x".into() }),
         Body::Infrastructure(Infrastructure {
             operation: "x".into(),

@@ -1,9 +1,13 @@
 //! What is shielded is as it was when the run is sealed, or the seal names what differs (issue 7).
 
 mod common;
+#[path = "rungs/rung.rs"]
+mod rung;
 
-use common::{Ended, Fence, as_root};
+use common::{Ended, Fence, as_root, own_user};
 use ringfence::ledger::record::{ShieldState, ShieldsEnd};
+use rung::{Rung, WORKSPACE};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const SHIELD: &str = "/srv/reference";
@@ -19,22 +23,35 @@ fn prepared() -> Fence {
     fence
 }
 
+/// What a command does during which something else happens in its working directory.
+const WAITS: &str = "touch started; for i in $(seq 400); do [ -e go ] && exit 0; sleep 0.05; done; exit 9";
+
 /// A run during which root, outside of the sandbox, does something to what is shielded.
 fn during(fence: &Fence, change: &str) -> Ended {
-    let script = "touch /app/started; for i in $(seq 400); do [ -e /app/go ] && exit 0; sleep 0.05; done; exit 9";
-    let (command, ledger) = fence.command(&["--shield", SHIELD], &["bash", "-c", script]);
-    let mut command = command;
-    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    let child = fence.start(command);
+    let (command, ledger) = fence.command(&["--shield", SHIELD], &["bash", "-c", &format!("cd /app; {WAITS}")]);
+    changed_during(fence, command, ledger, "/app", change, |command| fence.start(command))
+}
+
+/// The same of a run that this starts, whose working directory is `at`.
+fn changed_during(
+    fence: &Fence,
+    mut command: Command,
+    ledger: String,
+    at: &str,
+    change: &str,
+    start: impl FnOnce(Command) -> Child,
+) -> Ended {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = start(command);
     let deadline = Instant::now() + Duration::from_secs(30);
-    while fence.world.read("/app/started").is_none() {
+    while fence.world.read(&format!("{at}/started")).is_none() {
         assert!(Instant::now() < deadline, "it has not started");
         std::thread::sleep(Duration::from_millis(20));
     }
-    as_root(fence, &format!("{change}; touch /app/go"));
+    as_root(fence, &format!("{change}; touch {at}/go"));
     let output = child.wait_with_output().expect("the run");
     let ended = fence.ended(world::Said::from(output), ledger);
-    as_root(fence, "rm -f /app/started /app/go");
+    as_root(fence, &format!("rm -f {at}/started {at}/go"));
     ended
 }
 
@@ -81,6 +98,50 @@ fn what_is_left_alone_is_intact_and_its_digest_is_the_same_in_every_run() {
     as_root(&fence, "mv /srv/reference/one /srv/reference/uno");
     let renamed = during(&fence, "true");
     assert_ne!(digest(&renamed), digest(&runs[0]), "names count");
+}
+
+#[test]
+fn what_could_not_be_looked_into_is_counted_and_a_change_in_it_is_found() {
+    let user = own_user();
+    let home = format!("/home/dev{user}");
+    for rung in [Rung::Rootless, Rung::Bare] {
+        let fence = prepared();
+        rung::prepare(&fence, user, &home);
+        let closed = format!("{SHIELD}/deep");
+        // A directory that is closed, one whose names alone are to be read, and a file.
+        let close = format!(
+            "mkdir {SHIELD}/named; touch {SHIELD}/named/a; chmod 700 {closed}; chmod 744 {SHIELD}/named; chmod 600 {SHIELD}/two"
+        );
+        as_root(&fence, &close);
+        let run = |change: &str| {
+            let flags = ["--shield", SHIELD];
+            let (command, ledger) = rung.command(&fence, user, &home, &flags, &["bash", "-c", WAITS]);
+            let start = |command| fence.world.spawn_with(&rung.less(user), command).expect("the run");
+            let ended = changed_during(&fence, command, ledger, WORKSPACE, change, start);
+            as_root(&fence, &format!("rm {}", ended.ledger));
+            ended
+        };
+        let ended = run("true");
+        let end = shields(&ended);
+        assert_eq!((end.state, end.closed), (ShieldState::Intact, 3), "{rung:?}: {ended}");
+        let shield = &ended.start().shields[0];
+        assert_eq!((shield.closed, shield.entries), (3, 5), "{rung:?}: {ended}");
+        for (change, path) in [
+            ("touch /srv/reference/deep/added", "deep"),
+            ("touch /srv/reference/named/added", "named"),
+            ("echo other > /srv/reference/two", "two"),
+            ("chmod 711 /srv/reference/deep", "deep"),
+        ] {
+            let ended = run(change);
+            let end = shields(&ended);
+            let found: Vec<&str> = end.changes.iter().map(|change| change.path.as_str()).collect();
+            assert_eq!(end.state, ShieldState::Altered, "{rung:?}: {change}: {ended}");
+            assert!(found.contains(&format!("{SHIELD}/{path}").as_str()), "{rung:?}: {change}: {ended}");
+        }
+    }
+    let fence = prepared();
+    let ended = during(&fence, "true");
+    assert_eq!((shields(&ended).closed, ended.start().shields[0].closed), (0, 0), "root looks into everything");
 }
 
 #[test]

@@ -54,6 +54,116 @@ fn a_read_of_a_watched_path_is_recorded_and_goes_on() {
     }
 }
 
+/// Opens by which what is there is read or not, each by a line of its own: `GOT` where it has been.
+const OPENS: &str = r#"
+import ctypes, errno, os, sys
+fixture, own = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def tried(name, path, flags, by=os.open):
+    try:
+        fd = by(path, flags)
+        got = b"expected=42" in os.read(fd, 100)
+    except OSError as error:
+        got = errno.errorcode[error.errno]
+    print(f"{name}={'GOT' if got is True else got}", flush=True)
+
+
+def openat2(path, flags):
+    how = (ctypes.c_uint64 * 3)(flags, 0, 0)
+    fd = libc.syscall(437, -100, path.encode(), how, 24)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "openat2")
+    return fd
+
+
+O = os
+tried("made", fixture, O.O_RDONLY | O.O_CREAT)
+tried("both", own, O.O_RDWR)
+tried("both-made", own, O.O_RDWR | O.O_CREAT | O.O_NOFOLLOW)
+tried("no-atime", own, O.O_RDONLY | O.O_NOATIME)
+tried("openat2", own, O.O_RDWR | O.O_APPEND, openat2)
+tried("write", own, O.O_WRONLY | O.O_APPEND)
+tried("write-made", own, O.O_WRONLY | O.O_CREAT)
+tried("exclusive", own, O.O_RDWR | O.O_CREAT | O.O_EXCL)
+tried("place", own, O.O_PATH | O.O_NOATIME)
+tried("directory", os.path.dirname(own), O.O_RDWR)
+tried("nameless", os.path.dirname(own), O.O_RDWR | O.O_TMPFILE)
+tried("new", own + "-new", O.O_RDWR | O.O_CREAT)
+tried("refused", fixture, O.O_RDWR)
+tried("cut", own, O.O_RDONLY | O.O_TRUNC)
+"#;
+
+#[test]
+fn no_open_that_can_read_passes_by() {
+    let user = own_user();
+    let home = format!("/home/dev{user}");
+    for rung in RUNGS {
+        let fence = Fence::new();
+        rung::prepare(&fence, user, &home);
+        fence.world.write("/usr/local/lib/opens.py", OPENS, 0o644);
+        let kept = format!("{WORKSPACE}/kept");
+        let own = format!("{kept}/own");
+        as_root(
+            &fence,
+            &format!(
+                "mkdir -p /srv/fixtures {kept}; echo expected=42 | tee {FIXTURE} > {own}; chown -R {user}:{user} {kept}"
+            ),
+        );
+        let command = ["python3", "/usr/local/lib/opens.py", FIXTURE, &own];
+        let flags = ["--watch-read", "/srv/fixtures", "--watch-read", &kept];
+        let ended = rung.run(&fence, user, &home, &flags, &command);
+        for (open, got) in [
+            ("made", "GOT"),
+            ("both", "GOT"),
+            ("both-made", "GOT"),
+            ("no-atime", "GOT"),
+            ("openat2", "GOT"),
+            ("write", "EBADF"),
+            ("write-made", "EBADF"),
+            ("exclusive", "EEXIST"),
+            ("place", "EBADF"),
+            ("directory", "EISDIR"),
+            ("new", "False"),
+            ("cut", "False"),
+        ] {
+            assert_eq!(ended.value(open), got, "{rung:?}: {open}: {ended}");
+        }
+        assert!(["EROFS", "EACCES"].contains(&ended.value("refused")), "{rung:?}: {ended}");
+        let told: Vec<(&str, Option<&str>)> =
+            reads(&ended).iter().map(|read| (read.operation.as_str(), read.object.path.as_deref())).collect();
+        let of_own = |call| (call, Some(own.as_str()));
+        let expected = [
+            ("openat", Some(FIXTURE)),
+            of_own("openat"),
+            of_own("openat"),
+            of_own("openat"),
+            of_own("openat2"),
+            of_own("openat"),
+        ];
+        assert_eq!(told, expected, "{rung:?}: {ended}");
+        assert!(ended.seal().complete && ended.seal().reads == 6, "{rung:?}: {ended}");
+    }
+}
+
+#[test]
+fn many_reads_of_the_same_are_few_records_and_counted_in_full() {
+    let fence = Fence::new();
+    as_root(&fence, &format!("mkdir -p /srv/fixtures; echo expected=42 > {FIXTURE}; cp {FIXTURE} /srv/fixtures/other"));
+    let script = format!("for n in range(1000): open('{FIXTURE}').close()\nopen('/srv/fixtures/other').close()");
+    let ended = fence.run(&["--watch-read", "/srv/fixtures"], &format!("python3 -c \"$(printf \"{script}\")\""));
+    assert_eq!((ended.said.code, ended.seal().reads), (Some(0), 1001), "{}", ended.said);
+    let reads = reads(&ended);
+    assert_eq!(reads.iter().map(|read| read.count).sum::<u64>(), 1001);
+    assert!(reads.len() < 200, "{} records", reads.len());
+    let other = |read: &&&PathEvent| read.object.path.as_deref() == Some("/srv/fixtures/other");
+    assert_eq!(reads.iter().filter(other).map(|read| read.count).collect::<Vec<_>>(), [1]);
+    assert_eq!(fence.verify(&ended.ledger).code, Some(0));
+    let report = fence.output(fence.ringfence(&["report", &ended.ledger]));
+    assert!(report.out.contains("watched reads: 1001") && report.out.contains(" x"), "{report}");
+}
+
 #[test]
 fn what_is_not_watched_and_what_others_read_is_not_recorded() {
     let fence = Fence::new();

@@ -51,6 +51,8 @@ pub enum Form {
     ShortLength,
     /// The length is in two registers, the lower half first.
     SplitLength,
+    /// So is the third argument.
+    SplitThird,
 }
 
 impl Form {
@@ -69,6 +71,10 @@ impl Form {
             Form::NoFlags => registers[1] = 0,
             Form::ShortLength => registers[1] = i64::from(registers[1] as i32) as u64,
             Form::SplitLength => registers[1] = registers[1] & 0xffff_ffff | registers[2] << 32,
+            Form::SplitThird => {
+                registers[2] = registers[2] & 0xffff_ffff | registers[3] << 32;
+                registers.copy_within(4.., 3);
+            }
         }
         registers
     }
@@ -122,6 +128,10 @@ const I386: &[(&str, &str, Form)] = &[
     ("utimensat_time64", "utimensat", Form::Time64),
     ("clock_settime64", "clock_settime", Form::Time64),
     ("clock_adjtime64", "clock_adjtime", Form::Time64),
+    ("oldstat", "stat", Form::Same),
+    ("oldlstat", "lstat", Form::Same),
+    ("statfs64", "statfs", Form::Same),
+    ("fanotify_mark", "fanotify_mark", Form::SplitThird),
 ];
 
 /// The i386 numbers of calls on sockets, for which libseccomp answers with others of its own making, because they are also
@@ -139,8 +149,16 @@ const SOCKETS: [(&str, i32); 9] = [
 ];
 
 /// Calls that libseccomp may be too old to know, by their number, which is the same in every table since 424.
-const NEW: [(&str, i32); 5] =
-    [("fchmodat2", 452), ("setxattrat", 463), ("removexattrat", 466), ("open_tree_attr", 467), ("file_setattr", 469)];
+const NEW: [(&str, i32); 8] = [
+    ("fchmodat2", 452),
+    ("setxattrat", 463),
+    ("getxattrat", 464),
+    ("listxattrat", 465),
+    ("removexattrat", 466),
+    ("open_tree_attr", 467),
+    ("file_getattr", 468),
+    ("file_setattr", 469),
+];
 
 /// A call's number in a table; `None` where it has none of that name.
 fn number(table: Table, call: &str) -> Result<Option<i32>, SeccompError> {
@@ -211,6 +229,11 @@ mod tests {
             ("clone3", vec![(435, Form::Same)]),
             ("fchmodat2", vec![(452, Form::Same)]),
             ("file_setattr", vec![(469, Form::Same)]),
+            ("file_getattr", vec![(468, Form::Same)]),
+            ("stat", vec![(18, Form::Same), (106, Form::Same)]),
+            ("lstat", vec![(84, Form::Same), (107, Form::Same)]),
+            ("statfs", vec![(268, Form::Same), (99, Form::Same)]),
+            ("fanotify_mark", vec![(339, Form::SplitThird)]),
             ("kexec_file_load", vec![]),
         ] {
             assert_eq!(numbers(call), expected, "{call}");
@@ -238,6 +261,7 @@ mod tests {
         assert_eq!(Form::NoFlags.native([1, 2, 3, 0, 0, 0]), [1, 0, 3, 0, 0, 0]);
         assert_eq!(Form::ShortLength.native([1, 0xffff_ffff, 0, 0, 0, 0])[1] as i64, -1);
         assert_eq!(Form::SplitLength.native([1, 0x8000_0000, 1, 0, 0, 0])[1], 0x1_8000_0000);
+        assert_eq!(Form::SplitThird.native([3, 1, 0x2000_0000, 1, 5, 6])[..5], [3, 1, 0x1_2000_0000, 5, 6]);
     }
 
     #[test]

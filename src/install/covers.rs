@@ -4,6 +4,7 @@
 use super::mounts::{
     MountError, MountPlan, Overlay, attach, c_path, clone_tree, cover_read_only, failed, pin, unshare_mounts,
 };
+use super::shields::Files;
 use crate::mutation;
 use crate::sys::{self, MountAttr};
 use nix::errno::Errno;
@@ -20,6 +21,8 @@ use std::path::{Path, PathBuf};
 /// Mounts made ahead of the trees and attached last: files over files, and masks.
 pub(super) struct Covers {
     trees: Vec<(PathBuf, OwnedFd)>,
+    /// What they are to cover, as far as that is known.
+    files: Files,
 }
 
 impl Covers {
@@ -28,7 +31,7 @@ impl Covers {
         let files: Vec<_> = plan.files.iter().filter(|_| !mutation::left_out("account")).collect();
         let masks = plan.masked();
         if files.is_empty() && masks.is_empty() {
-            return Ok(Covers { trees });
+            return Ok(Covers { trees, files: Files::default() });
         }
         // A mount can be copied file by file only while it is attached (before Linux 6.15), so the scratch file system
         // is attached for a moment where a directory is sure to be. Only this process sees it there.
@@ -60,14 +63,16 @@ impl Covers {
             trees.push((path.clone(), clone_tree(path, false)?));
         }
         umount2(proc, MntFlags::MNT_DETACH).map_err(failed("umount2", proc))?;
-        Ok(Covers { trees })
+        Ok(Covers { trees, files: plan.shield_files.clone() })
     }
 
     pub(super) fn attach(&self) -> Result<(), MountError> {
         for (path, tree) in &self.trees {
             let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
             sys::mount_setattr(tree.as_fd(), false, &read_only).map_err(failed("mount_setattr", path))?;
-            attach(tree, path)?;
+            let place = pin(path)?;
+            self.files.check(path, &place)?;
+            sys::move_mount(tree.as_fd(), place.as_fd()).map_err(failed("move_mount", path))?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 use super::covers::Covers;
 use super::mountinfo::{self, Mount};
+use super::shields::Files;
 use crate::mutation;
 use crate::sys::{self, MountAttr};
 use nix::errno::Errno;
@@ -35,6 +36,8 @@ pub struct MountPlan {
     pub masks: Vec<PathBuf>,
     /// Files and directories that are masked likewise, whatever else the policy leaves open; their other names among them.
     pub shields: Vec<PathBuf>,
+    /// Which files the shields were when they were looked at.
+    pub shield_files: Files,
     /// Sockets that stay in reach within a masked directory.
     pub exposed: Vec<PathBuf>,
 }

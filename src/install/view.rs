@@ -29,7 +29,10 @@ fn enter_domain(plan: &MountPlan, scopes: bool) -> Result<(), ConfineError> {
         true => None,
         false => {
             let barrier = Barrier::of(plan).map_err(|e| ConfineError::Landlock(e.to_string()))?;
-            Some(files::prepare(&barrier)?)
+            let rules = files::prepare(&barrier)?;
+            // What the rules grant is held by them, whatever becomes of its name.
+            plan.check_shields().map_err(|e| ConfineError::Landlock(e.to_string()))?;
+            Some(rules)
         }
     };
     no_new_privs_set()?;

@@ -1,12 +1,12 @@
-//! Which denials are counted together instead of being written one by one.
+//! Which denials, and which reads of watched paths, are counted together instead of being written one by one.
 //!
-//! Identical denials are written up to a rate, [`BURST`] within a [`WINDOW`]; what comes above it until the window ends
+//! Identical ones are written up to a rate, [`BURST`] within a [`WINDOW`]; what comes above it until the window ends
 //! is counted and written as one record. A person or a program that tries again by hand, with a back-off or in a test
 //! loop stays below that rate, so that its tries stand in the record one by one with their times. A loop that does nothing
 //! else makes hundreds of thousands a second and is eleven records a second then.
 
-use super::parts::Parts;
-use super::record::Denial;
+pub use super::counted::Key;
+use super::record::Body;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -22,36 +22,14 @@ pub const WATCHED: usize = 4096;
 /// The most text, in bytes, that a denial to be counted may have: [`OPEN`] of them are kept in memory.
 const TEXT: usize = 16 * 1024;
 
-/// What two identical denials have in common, as a hash.
-pub type Key = [u8; 32];
-
-/// The key of a denial: all that it says, but its count, its number among the tries, and of its subject the arguments and
-/// the ancestors, for which the first of the denials that are counted together stands.
-pub fn key(denial: &Denial) -> Key {
-    let Denial { axis, mechanism, operation, object, errno, http_status, rule, reason, subject, .. } = denial;
-    let mut parts = Parts::default();
-    for word in [axis.name(), mechanism.name(), operation, rule, reason] {
-        parts.text(Some(word));
-    }
-    for word in [errno, &object.host, &object.path, &object.to, &object.text, &subject.comm, &subject.exe] {
-        parts.text(word.as_deref());
-    }
-    parts.number(*http_status);
-    parts.number(object.port);
-    parts.number(subject.pid);
-    parts.number(subject.uid);
-    parts.addresses(&object.addrs);
-    parts.digest()
-}
-
-/// Denials that are being counted.
+/// Records that are being counted.
 #[derive(Debug)]
 pub(super) struct Fold {
     pub(super) key: Key,
-    /// The last record that holds an identical denial. None follows it until the fold's own record.
+    /// The last record that holds an identical one. None follows it until the fold's own record.
     pub(super) base: u64,
     /// The first of them, with the count of all so far.
-    pub(super) denial: Denial,
+    pub(super) body: Body,
     ends: Instant,
     opened: u64,
 }
@@ -98,7 +76,7 @@ impl Folds {
         }
     }
 
-    /// Notes that a denial stands in record `seq`.
+    /// Notes that one stands in record `seq`.
     pub(super) fn written(&mut self, key: Key, seq: u64, now: Instant) {
         if let Some(window) = self.windows.get_mut(&key) {
             window.written += 1;
@@ -118,14 +96,9 @@ impl Folds {
         self.order.push_back(key);
     }
 
-    /// Whether a denial is small enough to be kept.
-    pub(super) fn takes(denial: &Denial) -> bool {
-        let Denial { operation, object, errno, rule, reason, subject, .. } = denial;
-        let words = [errno, &object.host, &object.path, &object.to, &object.text, &subject.comm, &subject.exe];
-        let words = words.into_iter().flatten().chain([operation, rule, reason]);
-        let lists = [&subject.argv, &subject.ancestors].into_iter().flatten().flatten();
-        let text: usize = words.chain(lists).map(|text| text.len() + size_of::<String>()).sum();
-        text + size_of_val(&object.addrs[..]) <= TEXT
+    /// Whether a record is small enough to be kept.
+    pub(super) fn takes(body: &Body) -> bool {
+        body.text_size() <= TEXT
     }
 
     /// A place for one more fold, below [`OPEN`], that is not among `taken`.
@@ -135,17 +108,17 @@ impl Folds {
     }
 
     /// Begins to count in a place that is free. The kind is one that [`Folds::due`] has called [`Due::Open`].
-    pub(super) fn open(&mut self, place: usize, key: Key, denial: Denial) {
+    pub(super) fn open(&mut self, place: usize, key: Key, body: Body) {
         let Some(window) = self.windows.get_mut(&key) else { return };
         window.fold = Some(place);
         if self.places.len() <= place {
             self.places.resize_with(place + 1, || None);
         }
-        self.places[place] = Some(Fold { key, base: window.last, denial, ends: window.ends, opened: self.opened });
+        self.places[place] = Some(Fold { key, base: window.last, body, ends: window.ends, opened: self.opened });
         self.opened += 1;
     }
 
-    /// The record that an identical denial was last written to.
+    /// The record that an identical one was last written to.
     pub(super) fn last(&self, key: &Key) -> Option<u64> {
         self.windows.get(key).map(|window| window.last)
     }

@@ -1,10 +1,21 @@
-use super::super::record::{Mechanism, Object, Subject};
+use super::super::counted::key as key_of;
+use super::super::record::{Denial, Mechanism, Object, PathEvent, Subject};
 use super::*;
 use crate::policy::Axis;
 
 fn denial() -> Denial {
     let object = Object { host: Some("a.test".into()), port: Some(443), ..Object::default() };
     Denial::observed(Axis::Network, Mechanism::Proxy, "CONNECT", object, "default-deny", "not_allowed")
+}
+
+fn key(denial: &Denial) -> Key {
+    let would = key_of(&Body::WouldDeny(denial.clone()));
+    assert_eq!(key_of(&Body::Denial(denial.clone())), would);
+    would.unwrap()
+}
+
+fn body() -> Body {
+    Body::Denial(denial())
 }
 
 fn kind(n: u64) -> Key {
@@ -61,7 +72,7 @@ fn a_kind_is_counted_above_the_rate_and_until_its_window_ends() {
         folds.written(kind(1), n, start + Duration::from_millis(n));
     }
     assert_eq!((folds.due(&kind(1)), folds.due(&kind(2))), (Due::Open, Due::Write));
-    folds.open(3, kind(1), denial());
+    folds.open(3, kind(1), body());
     assert_eq!((folds.due(&kind(1)), folds.next()), (Due::Count(3), Some(start + WINDOW)));
     assert_eq!(folds.over(start + WINDOW - Duration::from_nanos(1)), None);
     assert_eq!(folds.over(start + WINDOW), Some(3));
@@ -75,10 +86,10 @@ fn a_fold_that_is_written_early_goes_on_behind_its_record() {
     let mut folds = Folds::default();
     let start = Instant::now();
     (0..BURST).for_each(|n| folds.written(kind(1), n, start));
-    folds.open(0, kind(1), denial());
+    folds.open(0, kind(1), body());
     folds.close(0, 40);
     assert_eq!((folds.due(&kind(1)), folds.last(&kind(1))), (Due::Open, Some(40)));
-    folds.open(1, kind(1), denial());
+    folds.open(1, kind(1), body());
     assert_eq!(folds.at(1).unwrap().base, 40);
 }
 
@@ -95,7 +106,7 @@ fn memory_is_bounded_by_forgetting_the_oldest_but_what_is_counted() {
 
     let mut folds = Folds::default();
     (0..BURST).for_each(|n| folds.written(kind(0), n, now));
-    folds.open(0, kind(0), denial());
+    folds.open(0, kind(0), body());
     for n in 1..3 * WATCHED as u64 {
         folds.written(kind(n), 100 + n, now);
     }
@@ -110,7 +121,7 @@ fn places_are_given_once_and_the_oldest_is_known() {
     for n in 0..OPEN as u64 {
         (0..BURST).for_each(|seq| folds.written(kind(n), seq, now));
         let place = folds.free(&[]).unwrap();
-        folds.open(place, kind(n), denial());
+        folds.open(place, kind(n), body());
     }
     assert_eq!((folds.free(&[]), folds.oldest()), (None, Some(0)));
     folds.close(0, 1);
@@ -119,11 +130,40 @@ fn places_are_given_once_and_the_oldest_is_known() {
 
 #[test]
 fn what_is_large_is_not_kept() {
-    let mut large = denial();
-    assert!(Folds::takes(&large));
-    large.subject.argv = Some(vec![String::new(); TEXT]);
-    assert!(!Folds::takes(&large));
-    large.subject.argv = None;
-    large.object.path = Some("x".repeat(TEXT));
-    assert!(!Folds::takes(&large));
+    assert!(Folds::takes(&body()) && Folds::takes(&Body::Read(read())));
+    let many = Subject { argv: Some(vec![String::new(); TEXT]), ..Subject::default() };
+    assert!(!Folds::takes(&Body::Denial(Denial { subject: many.clone(), ..denial() })));
+    assert!(!Folds::takes(&Body::Read(PathEvent { subject: many, ..read() })));
+    let long = Object { path: Some("x".repeat(TEXT)), ..Object::default() };
+    assert!(!Folds::takes(&Body::Denial(Denial { object: long.clone(), ..denial() })));
+    assert!(!Folds::takes(&Body::Read(PathEvent { object: long, ..read() })));
+}
+
+fn read() -> PathEvent {
+    let object = Object { path: Some("/srv/fixture".into()), ..Object::default() };
+    PathEvent { operation: "openat".into(), object, subject: Subject::default(), count: 1 }
+}
+
+#[test]
+fn reads_are_of_one_kind_by_path_call_and_subject() {
+    let of = |change: fn(&mut PathEvent)| {
+        let mut other = read();
+        change(&mut other);
+        key_of(&Body::Read(other)).unwrap()
+    };
+    let mut keys = vec![
+        of(|_| {}),
+        of(|read| read.operation = "execve".into()),
+        of(|read| read.object.path = Some("/srv/other".into())),
+        of(|read| read.subject.pid = Some(7)),
+        of(|read| read.subject.comm = Some("sh".into())),
+        of(|read| read.subject.exe = Some("sh".into())),
+    ];
+    assert_eq!(of(|read| read.count = 9), keys[0]);
+    let all = keys.len();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), all);
+    let cause = String::new();
+    assert_eq!(key_of(&Body::Abort(super::super::record::Abort { cause })), None);
 }

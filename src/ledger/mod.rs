@@ -2,6 +2,7 @@
 pub mod attempts;
 pub mod chain;
 pub mod control_path;
+mod counted;
 pub mod counts;
 pub mod error;
 pub mod escape;

@@ -1,8 +1,8 @@
-//! Denials that a run had counted and not yet written when it was killed, read back from the file beside its ledger.
+//! Denials and watched reads that a run had counted and not yet written when it was killed, read back from the file beside its ledger.
 
+use super::counted::key;
 use super::counts::{self, Slot};
 use super::escape::printable;
-use super::fold::key;
 use super::record::{Body, Denial, Record};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
@@ -36,16 +36,18 @@ enum Found {
 #[derive(Debug)]
 struct Held {
     slot: Slot,
-    base: Option<Denial>,
+    base: Option<Body>,
     written: bool,
 }
 
 /// What a ledger lacks and the file of counts beside it has.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outstanding {
-    /// One denial for each fold that stands in no record: as the record would be, but for its arguments and ancestors,
+    /// One denial for each fold of them that stands in no record: as the record would be, but for its arguments and ancestors,
     /// which are those of the last identical denial before it.
     pub denials: Vec<Denial>,
+    /// Reads of watched paths that stand in no record.
+    pub reads: u64,
     /// What is wrong with the file, one phrase each: its counts may be more than those above.
     pub faults: Vec<String>,
     /// A line of the ledger, from 1, that is not what the file says, and why. One of the two was changed.
@@ -88,32 +90,30 @@ impl OpenFolds {
         if self.slots.is_empty() {
             return;
         }
-        let denial = match &record.body {
-            Body::Denial(denial) | Body::WouldDeny(denial) => Some((denial, key(denial))),
-            _ => None,
-        };
+        let own = key(&record.body);
         for held in &mut self.slots {
-            let identical = denial.as_ref().filter(|(_, key)| *key == held.slot.key);
+            let identical = own.is_some_and(|key| key == held.slot.key);
             if record.seq == held.slot.seq {
-                held.base = identical.map(|(denial, _)| (*denial).clone());
+                held.base = identical.then(|| record.body.clone());
                 if held.base.is_none() && self.misfit.is_none() {
-                    let why = format!("is not the denial whose repetitions {} counts", self.name);
+                    let why = format!("is not the record whose repetitions {} counts", self.name);
                     self.misfit = Some((record.seq.saturating_add(1), why));
                 }
             }
-            held.written |= record.seq > held.slot.seq && identical.is_some();
+            held.written |= record.seq > held.slot.seq && identical;
         }
     }
 
     /// What is left over when the ledger has been read to its end.
     pub fn end(self) -> Outstanding {
         let mut faults: Vec<String> = self.bad.iter().map(|bad| format!("{} {bad}", self.name)).collect();
-        let mut denials = Vec::new();
+        let (mut denials, mut reads) = (Vec::new(), 0u64);
         for Held { slot, base, written } in self.slots {
             match base {
-                Some(base) if !written => {
+                Some(Body::Denial(base) | Body::WouldDeny(base)) if !written => {
                     denials.push(Denial { count: slot.count, attempt: slot.attempt, ..base });
                 }
+                Some(_) if !written => reads = reads.saturating_add(slot.count),
                 Some(_) => {}
                 None if self.misfit.is_some() => {}
                 None => faults.push(format!(
@@ -124,7 +124,7 @@ impl OpenFolds {
                 )),
             }
         }
-        Outstanding { denials, faults, misfit: self.misfit }
+        Outstanding { denials, reads, faults, misfit: self.misfit }
     }
 
     /// The file's name, printable.

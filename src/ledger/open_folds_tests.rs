@@ -114,7 +114,7 @@ fn a_slot_must_fit_the_record_that_it_stands_for() {
     fs::write(dir.path().join("run.counts"), forged).unwrap();
     fs::set_permissions(dir.path().join("run.counts"), fs::Permissions::from_mode(0o600)).unwrap();
     let line = BURST + 1;
-    assert_eq!(said(&other), format!("altered: line {line}: is not the denial whose repetitions run.counts counts"));
+    assert_eq!(said(&other), format!("altered: line {line}: is not the record whose repetitions run.counts counts"));
 }
 
 #[test]

@@ -313,6 +313,9 @@ pub struct PathEvent {
     pub object: Object,
     /// Who.
     pub subject: Subject,
+    /// How many identical reads the record stands for (`ledger::fold`).
+    #[serde(default = "one")]
+    pub count: u64,
 }
 
 /// A counted loss.

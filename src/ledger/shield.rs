@@ -11,6 +11,9 @@ pub struct Shield {
     pub digest: String,
     /// How many files, directories and links that are.
     pub entries: u64,
+    /// How many of them ringfence's own caller may not look into: of those length and times stand for the contents.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub closed: u64,
     /// Other names of what is shielded, by mounts and hard links, which are shielded too; those of all shields are with the
     /// first one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -28,6 +31,9 @@ pub struct ShieldsEnd {
     /// How many changes there are beside.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u64,
+    /// How many files and directories could not be looked into, at the start or at the end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub closed: u64,
 }
 
 /// Whether what is shielded is as it was.
@@ -58,7 +64,7 @@ impl ShieldsEnd {
         let state = if changes.is_empty() { ShieldState::Intact } else { ShieldState::Altered };
         let more = changes.len().saturating_sub(SHIELD_CHANGES) as u64;
         changes.truncate(SHIELD_CHANGES);
-        ShieldsEnd { state, changes, more }
+        ShieldsEnd { state, changes, more, closed: 0 }
     }
 
     /// The changes in one line, the first few named.

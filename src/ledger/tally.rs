@@ -35,7 +35,7 @@ impl Tally {
                 let counted = self.would_deny.get_or_insert_default().entry(denial.axis).or_default();
                 *counted = counted.saturating_add(denial.count);
             }
-            Body::Read(_) => self.reads = self.reads.saturating_add(1),
+            Body::Read(read) => self.reads = self.reads.saturating_add(read.count),
             Body::Gap(gap) => {
                 self.holes.insert(gap.axis);
             }
@@ -43,12 +43,11 @@ impl Tally {
         }
     }
 
-    /// Counts a record that is not in the ledger: a folded denial and a gap for all that they stand for.
+    /// Counts a record that is not in the ledger: a folded one and a gap for all that they stand for.
     pub(super) fn lost(&mut self, body: &Body, cause: String) {
         let records = match body {
-            Body::Denial(denial) | Body::WouldDeny(denial) => denial.count,
             Body::Gap(gap) => gap.lost,
-            _ => 1,
+            body => body.count(),
         };
         let loss = self.losses.entry(body.axis()).or_insert(Loss { lost: 0, cause: String::new() });
         loss.lost = loss.lost.saturating_add(records);

@@ -37,7 +37,7 @@ pub enum Verification {
         records: u64,
         /// Denials among them, and those that stand in the file of counts beside them only.
         denials: u64,
-        /// What is missing, one phrase each, at most 37.
+        /// What is missing, one phrase each, at most 38.
         why: Vec<String>,
         /// As of a whole one.
         shadow: Option<Shadowed>,
@@ -332,6 +332,9 @@ impl Check {
                 let counted = shadow.as_mut().map_or(&mut denials, |shadow| &mut shadow.would_deny);
                 *counted = counted.saturating_add(left.count());
                 why.push(format!("{} of the denials are counted in {name} and stand in no record", left.count()));
+            }
+            if left.reads > 0 {
+                why.push(format!("{} of the watched reads are counted in {name} and stand in no record", left.reads));
             }
             why.extend(left.faults.into_iter().take(REASONS_LIMIT));
         }

@@ -5,6 +5,7 @@ mod presence;
 
 use super::attempts::Attempts;
 use super::chain::{ORIGIN, head_after};
+use super::counted::key;
 use super::counts::Counts;
 use super::error::LedgerError;
 use super::escape::printable;
@@ -210,7 +211,7 @@ impl Ledger {
     }
 
     /// Adds a record as one line, in one write(2) where the file takes it whole. A denial's `attempt` is set here, and
-    /// one of many identical ones is counted instead of being written (`ledger::fold`).
+    /// of many identical denials or reads those above a rate are counted instead of being written (`ledger::fold`).
     ///
     /// The first record is a `start`, whose failure is an error in either mode; the last is made by [`Ledger::seal`].
     /// Losses of before are recorded first, as one `gap` an axis, source `writer`. In [`LedgerMode::Required`] too
@@ -223,12 +224,23 @@ impl Ledger {
     fn append_at(&mut self, body: Body, now: Instant) -> Result<Appended, LedgerError> {
         self.check_place(&body)?;
         match body {
-            Body::Denial(denial) => self.denied(denial, now),
+            Body::Denial(mut denial) => {
+                denial.attempt = self.attempts.number(&denial);
+                self.alike(self.body_of(denial), now)
+            }
+            Body::Read(_) => self.alike(body, now),
             Body::Abort(_) => match (self.flush_all(), self.mode) {
                 (Err(error), LedgerMode::Required) => Err(error),
                 _ => self.write_now(&body),
             },
             body => self.write_now(&body),
+        }
+    }
+
+    fn alike(&mut self, body: Body, now: Instant) -> Result<Appended, LedgerError> {
+        match key(&body) {
+            Some(key) => self.write_or_count(key, body, now),
+            None => self.write_now(&body),
         }
     }
 

@@ -55,7 +55,7 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
 pub fn read(read: &PathRead) -> PathEvent {
     let path = Some(escape::escape(&read.path, escape::TEXT_LIMIT));
     let object = Object { path, ..Object::default() };
-    PathEvent { operation: read.operation.clone(), object, subject: read.subject.clone() }
+    PathEvent { operation: read.operation.clone(), object, subject: read.subject.clone(), count: 1 }
 }
 
 /// The class of reason by the rule.

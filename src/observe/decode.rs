@@ -19,7 +19,8 @@ pub use changes::{
     truncate, utime, utimensat, utimes,
 };
 pub use looks::{
-    look, look_at, look_at_link, look_at_link_at, look_flags_fifth, look_flags_fourth, look_flags_third, look_second,
+    look, look_at, look_at_link, look_at_link_at, look_flags_fifth, look_flags_fourth, look_flags_third,
+    look_for_handle, look_second, look_to_mark,
 };
 pub use sockets::{address, bind, connect, made, sendmsg, sendto};
 pub use steering::{ioprio_set, of_first, setpriority};

@@ -11,6 +11,7 @@ mod paths;
 mod reached;
 mod read_only;
 mod steering;
+mod ways;
 
 use super::act::{Act, Address, Base, Place, Value, Whom};
 use super::ask::{self, Answer};
@@ -44,9 +45,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use kept::{Kept, Ways};
+pub use kept::Kept;
 pub use mounted::Mounted;
 pub(super) use steering::is_inside;
+pub use ways::Ways;
 
 /// What is answered.
 #[derive(Debug)]
@@ -344,7 +346,10 @@ impl<'a> Looked<'a> {
                     _ => Verdict::GoOn,
                 }
             }
-            act => return self.on_paths(&act),
+            act => match (self.on_paths(&act)?, &self.judge.kept) {
+                (verdict, Some(kept)) => return self.opened_to_read(kept, &act, verdict),
+                (verdict, None) => verdict,
+            },
         })
     }
 

@@ -151,12 +151,13 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
     }
     if !mutation::left_out("watched-paths") {
         paths(&mut table);
-        reads::reads(&mut table, terms);
+        // Of two that concern one call the first is taken: where access(2) is to be answered it is no mere look.
         if terms.by_landlock() {
             accesses(&mut table);
             let requests = decode::FILE_SYSTEM_REQUESTS.iter().map(|request| vec![Condition::equals(1, *request)]);
             table.act("ioctl", requests.collect(), decode::ioctl_of_file_system, None, PERMISSION);
         }
+        reads::reads(&mut table, terms);
     }
     raw_sockets(&mut table);
     if terms.makes_sockets() {

@@ -28,7 +28,10 @@ pub(super) fn row(record: &Record, start_ns: u64) -> Option<Row> {
             [axis, probe.class.clone(), probe.id.clone(), text, none(), "FAILED".to_owned(), none()]
         }
         Body::Denial(denial) | Body::WouldDeny(denial) => denied(denial, axis),
-        Body::Read(read) => [axis, none(), read.operation.clone(), object(&read.object), none(), none(), none()],
+        Body::Read(read) => {
+            let times = if read.count > 1 { format!("x{}", read.count) } else { none() };
+            [axis, none(), read.operation.clone(), object(&read.object), none(), none(), times]
+        }
         Body::Gap(gap) => {
             let text = format!("{} lost: {}", gap.lost, gap.cause);
             [axis, gap.source.clone(), none(), text, none(), none(), none()]

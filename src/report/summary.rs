@@ -78,6 +78,9 @@ impl Summary {
             Some(shields) if shields.state == ShieldState::Altered => {
                 writeln!(out, "shields: altered: {}", printable(&shields.told()))?;
             }
+            Some(shields) if shields.closed > 0 => {
+                writeln!(out, "shields: intact by their lengths and times, of {} not looked into", shields.closed)?;
+            }
             Some(_) => writeln!(out, "shields: intact")?,
             None => {}
         }

@@ -62,30 +62,27 @@ pub fn settle(policy: &Policy, args: &RunArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses stdin, stdout and stderr that refer into a shield: what is open is read whatever becomes of its name.
+/// Refuses stdin, stdout and stderr that refer into a shield, as what is open is read whatever becomes of its name, and with
+/// shields those that [`settle`] refuses where the filesystem axis is held.
 pub fn check_stdio(plan: &Plan) -> Result<(), Error> {
     (0..=2).try_for_each(|fd| match sys::duplicate(fd) {
-        Ok(held) => check_shields(plan, fd, &held),
+        Ok(held) => check(plan, fd, &held),
         Err(_) => Ok(()),
     })
 }
 
-fn check_shields(plan: &Plan, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
+/// Refuses stdin, stdout or stderr of a command that comes later, by the same rules.
+pub fn check(plan: &Plan, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
     let shields = plan.mounts.as_ref().map_or(&[][..], |view| &view.shields);
     if !shields.is_empty() && shields::holds(shields, held) {
         return Err(Error::Inherited { fd, kind: "of a file in a shield" });
     }
-    Ok(())
-}
-
-/// Refuses stdin, stdout or stderr of a command that comes later, by the same rules.
-pub fn check(plan: &Plan, fd: RawFd, held: &OwnedFd) -> Result<(), Error> {
-    check_shields(plan, fd, held)?;
     let postures = plan.policy.postures();
     if postures.privilege == Posture::Open {
         return Ok(());
     }
-    match unfit(held, postures.filesystem > Posture::Open) {
+    // A directory leads past the masks too.
+    match unfit(held, postures.filesystem > Posture::Open || !shields.is_empty()) {
         Some(kind) => Err(Error::Inherited { fd, kind }),
         None => Ok(()),
     }

@@ -7,7 +7,7 @@ use crate::host::Facts;
 use crate::install::reserve::Reservation;
 use crate::install::shields::Manifest;
 use crate::install::{InstallError, Installation, Invocation};
-use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Shadow, ShieldsEnd, Start};
+use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Shadow, ShieldState, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
@@ -339,11 +339,11 @@ impl Session {
         if before.is_empty() {
             return;
         }
-        let changes = before.changes_to_now();
-        if !changes.is_empty() {
-            complain(&format!("shields altered: {}", ShieldsEnd::of(changes.clone()).told()));
+        let end = before.end();
+        if end.state == ShieldState::Altered {
+            complain(&format!("shields altered: {}", end.told()));
         }
-        self.ledger.tell_of_shields(ShieldsEnd::of(changes));
+        self.ledger.tell_of_shields(end);
     }
 
     /// What could not be undone is said and recorded, and returned; it changes no status of a command's, for that is what

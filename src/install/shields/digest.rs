@@ -4,14 +4,15 @@
 //! Files are read by as many threads as there are processors, which have ended when the list is made.
 
 use super::ShieldError;
-use super::links::walk;
+use super::links::{self, walk};
+use crate::install::mounts::MountPlan;
 use crate::ledger::escape;
-use crate::ledger::record::{Shield, ShieldChange};
+use crate::ledger::record::{Shield, ShieldChange, ShieldsEnd};
 use crate::sys;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -34,8 +35,12 @@ struct Entry {
     kind: u32,
     mode: u32,
     owner: (u32, u32),
-    /// SHA-256 of a file's contents, a link's target, or a device's number.
+    /// SHA-256 of a file's contents, a link's target, or a device's number; of what may not be read what [`closed`] tells.
     content: Vec<u8>,
+    /// Whether it could not be looked into.
+    closed: bool,
+    /// Which file it is, whatever its name: that may differ where nothing else does.
+    file: links::File,
 }
 
 /// What the shields are made of.
@@ -52,21 +57,32 @@ impl Manifest {
     /// Looks at everything at and beneath some paths.
     ///
     /// # Errors
-    /// What cannot be read, unless it is for want of permission: that is closed to this user as it is.
+    /// What cannot be read, unless it is for want of permission: that is closed to this user as it is, and counted.
     pub fn of(shields: &[PathBuf]) -> Result<Manifest, ManifestError> {
         let mut entries = BTreeMap::new();
+        let mut shut = BTreeSet::new();
         for shield in shields {
             let mut each = |path: &Path, meta: &Metadata, _| {
                 let mode = meta.mode();
                 let content = meta.rdev().to_le_bytes().to_vec();
                 let owner = (meta.uid(), meta.gid());
-                entries.insert(path.to_owned(), Entry { kind: mode & KIND, mode: mode & !KIND, owner, content });
+                let file = (meta.dev(), meta.ino());
+                let (kind, mode) = (mode & KIND, mode & !KIND);
+                entries.insert(path.to_owned(), Entry { kind, mode, owner, content, closed: false, file });
                 true
             };
             walk(shield, &mut each, &mut |path, cause| match cause.kind() {
-                io::ErrorKind::PermissionDenied => Ok(()),
+                io::ErrorKind::PermissionDenied if path != shield || path.symlink_metadata().is_ok() => {
+                    shut.insert(path.to_owned());
+                    Ok(())
+                }
                 _ => Err(ShieldError::Look { path: path.to_owned(), cause }),
             })?;
+        }
+        for path in shut {
+            if let Some(entry) = entries.get_mut(&path) {
+                (entry.closed, entry.content) = (true, closed(&path)?);
+            }
         }
         let mut manifest = Manifest { shields: shields.to_vec(), entries };
         manifest.read_contents()?;
@@ -77,7 +93,7 @@ impl Manifest {
         let mut files = Vec::new();
         for (path, entry) in &mut self.entries {
             match entry.kind {
-                libc::S_IFREG => files.push((path, &mut entry.content)),
+                libc::S_IFREG => files.push((path, entry)),
                 libc::S_IFLNK => {
                     let target = std::fs::read_link(path).map_err(look(path))?;
                     entry.content = target.as_os_str().as_bytes().to_vec();
@@ -87,8 +103,8 @@ impl Manifest {
         }
         let paths: Vec<&PathBuf> = files.iter().map(|(path, _)| *path).collect();
         let digests = in_parallel(&paths, |path| digest(path))?;
-        for ((_, content), digest) in files.into_iter().zip(digests) {
-            *content = digest;
+        for ((_, entry), (closed, content)) in files.into_iter().zip(digests) {
+            (entry.closed, entry.content) = (closed, content);
         }
         Ok(())
     }
@@ -98,9 +114,10 @@ impl Manifest {
         let text = |path: &PathBuf| escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT);
         let of = |shield: &PathBuf| {
             let mut digest = Sha256::new();
-            let mut entries = 0;
+            let (mut entries, mut closed) = (0, 0);
             for (path, entry) in self.entries.range(shield.clone()..).take_while(|(path, _)| path.starts_with(shield)) {
                 entries += 1;
+                closed += u64::from(entry.closed);
                 let below = path.strip_prefix(shield).unwrap_or(path).as_os_str().as_bytes();
                 for part in [below, &entry.content] {
                     digest.update((part.len() as u64).to_le_bytes());
@@ -111,7 +128,7 @@ impl Manifest {
                 }
             }
             let digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-            Shield { path: text(shield), digest, entries, other_names: Vec::new() }
+            Shield { path: text(shield), digest, entries, closed, other_names: Vec::new() }
         };
         let mut records: Vec<Shield> = self.shields.iter().map(of).collect();
         // Which of the shields they belong to is not kept.
@@ -126,16 +143,43 @@ impl Manifest {
         self.shields.is_empty()
     }
 
-    /// What has changed since; where that can't be looked at, that it can't.
-    pub fn changes_to_now(&self) -> Vec<ShieldChange> {
+    /// Has a view keep which file each of its shields is, their other names among them.
+    ///
+    /// # Errors
+    /// One that is not there any more.
+    pub fn hold(&self, view: &mut MountPlan) -> Result<(), ManifestError> {
+        let known: BTreeSet<links::File> = self.entries.values().map(|entry| entry.file).collect();
+        let whole = self.entries.values().all(|entry| !entry.closed);
+        for path in &view.shields {
+            let file = match self.entries.get(path) {
+                Some(entry) => entry.file,
+                None => path.symlink_metadata().map(|meta| (meta.dev(), meta.ino())).map_err(look(path))?,
+            };
+            // Another name of what was looked at has been given to something else meanwhile.
+            let is_other = whole && !known.contains(&file);
+            view.shield_files.0.insert(path.clone(), if is_other { links::NONE } else { file });
+        }
+        Ok(())
+    }
+
+    /// What has become of the shields.
+    pub fn end(&self) -> ShieldsEnd {
         let missing = |shield: &PathBuf| shield.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
         let there: Vec<PathBuf> = self.shields.iter().filter(|shield| !missing(shield)).cloned().collect();
+        let closed = |manifest: &Manifest| -> BTreeSet<PathBuf> {
+            manifest.entries.iter().filter(|(_, entry)| entry.closed).map(|(path, _)| path.clone()).collect()
+        };
         match Manifest::of(&there) {
-            Ok(now) => now.changes_since(self),
+            Ok(now) => ShieldsEnd {
+                closed: closed(self).union(&closed(&now)).count() as u64,
+                ..ShieldsEnd::of(now.changes_since(self))
+            },
+            // Where it can't be looked at, that it can't.
             Err(error) => {
                 let path = self.shields.first().cloned().unwrap_or_default();
                 let path = escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT);
-                vec![ShieldChange { path, change: escape::printable(&error.to_string()).into_owned() }]
+                let change = escape::printable(&error.to_string()).into_owned();
+                ShieldsEnd::of(vec![ShieldChange { path, change }])
             }
         }
     }
@@ -174,23 +218,28 @@ fn look(path: &Path) -> impl FnOnce(io::Error) -> ManifestError {
     move |cause| ShieldError::Look { path, cause }
 }
 
-/// SHA-256 of a file's contents; of one that may not be read, its length and its time of change.
-fn digest(path: &Path) -> Result<Vec<u8>, ManifestError> {
+/// What is known of a file or a directory that may not be read: its length and when it has changed. Names in a directory come
+/// and go with its time of modification.
+fn closed(path: &Path) -> Result<Vec<u8>, ManifestError> {
+    let meta = path.symlink_metadata().map_err(look(path))?;
+    let [length, seconds, fraction] = [meta.len() as i64, meta.mtime(), meta.mtime_nsec()];
+    Ok(format!("closed {length} {seconds}.{fraction} {}.{}", meta.ctime(), meta.ctime_nsec()).into_bytes())
+}
+
+/// SHA-256 of a file's contents; of one that may not be read, what [`closed`] tells, and that it is so.
+fn digest(path: &Path) -> Result<(bool, Vec<u8>), ManifestError> {
     // What has taken the file's place meanwhile must neither hold this up nor lead elsewhere.
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let mut file = match open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(nix::errno::Errno::EACCES) => {
-            let meta = path.symlink_metadata().map_err(look(path))?;
-            return Ok(format!("closed {} {} {}", meta.len(), meta.ctime(), meta.ctime_nsec()).into_bytes());
-        }
+        Err(nix::errno::Errno::EACCES) => return Ok((true, closed(path)?)),
         Err(errno) => return Err(look(path)(errno.into())),
     };
     let mut digest = Sha256::new();
     let mut piece = vec![0; PIECE];
     loop {
         match file.read(&mut piece) {
-            Ok(0) => return Ok(digest.finalize().to_vec()),
+            Ok(0) => return Ok((false, digest.finalize().to_vec())),
             Ok(length) => digest.update(&piece[..length]),
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
             Err(cause) => return Err(look(path)(cause)),

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// A file, whatever its name.
 pub type File = (u64, u64);
 
+/// No file: none has the number 0.
+pub const NONE: File = (0, 0);
+
 /// A name: the directory that holds it, and its last component. Two mounts of one directory show the same name twice.
 type Name = (File, Vec<u8>);
 

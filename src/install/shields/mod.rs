@@ -4,9 +4,11 @@
 //! A shield that cannot be put up whole is an error.
 
 mod digest;
+mod files;
 mod links;
 
 pub use digest::{Manifest, ManifestError};
+pub use files::Files;
 
 use super::Invocation;
 use super::mountinfo::{self, Mount};
@@ -50,8 +52,8 @@ pub enum ShieldError {
     Refused(#[from] Refusal),
 }
 
-/// Adds to a plan's shields the other names by which they are reached: other mounts, layers of overlays, hard links. What is
-/// shielded is a read-only tree as well where no mount covers it.
+/// Adds to a plan's shields the other names by which they are reached: other mounts and hard links. What is shielded is a
+/// read-only tree as well where no mount covers it.
 pub fn complete(plan: &mut Plan, invocation: Option<&Invocation>) -> Result<(), ShieldError> {
     if plan.shields.is_empty() && plan.tripwires.is_empty() {
         return Ok(());

@@ -1,18 +1,18 @@
-//! The writer's way with denials: written up to a rate, counted above it (`ledger::fold`, `ledger::counts`).
+//! The writer's way with denials and watched reads: written up to a rate, counted above it (`ledger::fold`, `ledger::counts`).
 
 use super::super::counts::Slot;
 use super::super::error::LedgerError;
-use super::super::fold::{Due, Fold, Folds, Key, key};
-use super::super::record::Denial;
+use super::super::fold::{Due, Fold, Folds, Key};
+use super::super::record::Body;
 use super::{Appended, Ledger, LedgerMode};
 use std::time::Instant;
 
 impl Ledger {
-    /// Writes the records of the counted denials whose window is over by `now`. To be called by the time that
+    /// Writes the records of what is counted and whose window is over by `now`. To be called by the time that
     /// [`Ledger::next_flush`] says; [`Ledger::append`] and [`Ledger::seal`] do it by themselves.
     ///
     /// # Errors
-    /// As [`Ledger::append`]. Counted denials that could not be written stay counted.
+    /// As [`Ledger::append`]. What could not be written stays counted.
     pub fn flush_due(&mut self, now: Instant) -> Result<(), LedgerError> {
         while let Some(place) = self.folds.over(now) {
             if let Err(error) = self.flush(place) {
@@ -28,7 +28,7 @@ impl Ledger {
         if self.stuck { None } else { self.folds.next() }
     }
 
-    /// Writes all counted denials.
+    /// Writes all that is counted.
     pub(super) fn flush_all(&mut self) -> Result<(), LedgerError> {
         while let Some(place) = self.folds.oldest() {
             self.flush(place)?;
@@ -36,21 +36,20 @@ impl Ledger {
         Ok(())
     }
 
-    pub(super) fn denied(&mut self, mut denial: Denial, now: Instant) -> Result<Appended, LedgerError> {
-        denial.attempt = self.attempts.number(&denial);
+    /// Writes a record, or counts it.
+    pub(super) fn write_or_count(&mut self, key: Key, body: Body, now: Instant) -> Result<Appended, LedgerError> {
         let overdue = self.flush_due(now);
-        let key = key(&denial);
         let appended = match self.folds.due(&key) {
-            Due::Count(place) => self.count(place, denial.count),
-            Due::Open if self.begin(key, &denial) => Ok(Appended::Counted),
-            Due::Open | Due::Write => self.written(key, denial, now),
+            Due::Count(place) => self.count(place, body.count()),
+            Due::Open if self.begin(key, &body) => Ok(Appended::Counted),
+            Due::Open | Due::Write => self.written(key, &body, now),
         };
         overdue.and(appended)
     }
 
-    /// Writes a denial, and notes that it was.
-    fn written(&mut self, key: Key, denial: Denial, now: Instant) -> Result<Appended, LedgerError> {
-        let appended = self.write_now(&self.body_of(denial));
+    /// Writes a record, and notes that it was.
+    fn written(&mut self, key: Key, body: &Body, now: Instant) -> Result<Appended, LedgerError> {
+        let appended = self.write_now(body);
         if let Ok(Appended::Stored { seq, .. }) = &appended {
             self.folds.written(key, *seq, now);
         }
@@ -60,7 +59,7 @@ impl Ledger {
     /// Counts one more of a kind that is being counted.
     fn count(&mut self, place: usize, count: u64) -> Result<Appended, LedgerError> {
         let Some(fold) = self.folds.at(place) else { return Ok(Appended::NotStored) };
-        fold.denial.count = fold.denial.count.saturating_add(count);
+        fold.body.count_more(count);
         if self.counts.set(place, &slot(fold)).is_ok() {
             return Ok(Appended::Counted);
         }
@@ -71,17 +70,17 @@ impl Ledger {
         }
     }
 
-    /// Begins to count a kind of denial, if there is the file for it and a place in it.
-    fn begin(&mut self, key: Key, denial: &Denial) -> bool {
-        let Some(base) = self.folds.last(&key).filter(|_| Folds::takes(denial) && self.counts.ready(&self.made)) else {
+    /// Begins to count a kind, if there is the file for it and a place in it.
+    fn begin(&mut self, key: Key, body: &Body) -> bool {
+        let Some(base) = self.folds.last(&key).filter(|_| Folds::takes(body) && self.counts.ready(&self.made)) else {
             return false;
         };
         let Some(place) = self.place() else { return false };
-        let slot = Slot { seq: base, count: denial.count, attempt: denial.attempt, key };
+        let slot = Slot { seq: base, count: body.count(), attempt: body.attempt(), key };
         if self.counts.set(place, &slot).is_err() {
             return false;
         }
-        self.folds.open(place, key, denial.clone());
+        self.folds.open(place, key, body.clone());
         true
     }
 
@@ -99,8 +98,7 @@ impl Ledger {
     /// Writes the record of a fold, and then frees its slot.
     fn flush(&mut self, place: usize) -> Result<(), LedgerError> {
         let Some(fold) = self.folds.at(place) else { return Ok(()) };
-        let denial = fold.denial.clone();
-        let body = self.body_of(denial);
+        let body = fold.body.clone();
         let result = self.settle().and_then(|()| self.put(&body));
         let begun = result.as_ref().err().is_none_or(|failure| failure.begun);
         self.stuck = !begun;
@@ -130,7 +128,7 @@ impl Ledger {
 }
 
 fn slot(fold: &Fold) -> Slot {
-    Slot { seq: fold.base, count: fold.denial.count, attempt: fold.denial.attempt, key: fold.key }
+    Slot { seq: fold.base, count: fold.body.count(), attempt: fold.body.attempt(), key: fold.key }
 }
 
 #[cfg(test)]

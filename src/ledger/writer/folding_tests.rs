@@ -2,7 +2,7 @@
 
 use super::super::super::counts::SIZE;
 use super::super::super::fold::{BURST, OPEN, WINDOW};
-use super::super::super::record::Body;
+use super::super::super::record::{Object, PathEvent, Subject};
 use super::super::super::samples::*;
 use super::super::super::{Ledger, LedgerMode, LedgerTarget, Verification, verify_path};
 use super::*;
@@ -124,6 +124,39 @@ fn what_would_be_denied_is_counted_alike_and_is_no_denial() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let torn = verify_path(&path, None).unwrap();
     assert_eq!((torn.exit_code(), torn.shadow().unwrap().would_deny), (1, BURST + 91), "{torn}");
+}
+
+#[test]
+fn reads_are_counted_alike_and_the_seal_has_them_in_full() {
+    let read = |path: &str| {
+        let object = Object { path: Some(path.into()), ..Object::default() };
+        Body::Read(PathEvent { operation: "openat".into(), object, subject: Subject::default(), count: 1 })
+    };
+    let mut scene = Scene::new();
+    for _ in 0..BURST + 90 {
+        scene.ledger.append_at(read("/srv/a"), scene.now).unwrap();
+    }
+    scene.ledger.append_at(read("/srv/b"), scene.now).unwrap();
+    scene.refuse_times("a.test", BURST + 4);
+    let counts = |scene: &Scene| -> Vec<u64> {
+        let records = records(&fs::read(scene.path()).unwrap());
+        let counts = records.into_iter().filter_map(|record| match record.body {
+            Body::Read(read) => Some(read.count),
+            _ => None,
+        });
+        counts.collect()
+    };
+    assert_eq!(counts(&scene), [1; BURST as usize + 1]);
+    // A run that was killed by now.
+    let (denials, text, code) = found(&fs::read(scene.path()).unwrap(), Some(&fs::read(scene.counts()).unwrap()));
+    assert_eq!((denials, code), (BURST + 4, 1));
+    assert!(text.contains("90 of the watched reads are counted in run.counts and stand in no record"), "{text}");
+    let end = scene.ledger.seal(EXITED).unwrap();
+    assert_eq!(counts(&scene).iter().sum::<u64>(), BURST + 91);
+    assert_eq!(counts(&scene).len() as u64, BURST + 2);
+    assert_eq!((end.seal.reads, end.complete), (BURST + 91, true));
+    let found = verify_path(&scene.path(), Some(&end.head)).unwrap();
+    assert_eq!(found.exit_code(), 0, "{found}");
 }
 
 #[test]

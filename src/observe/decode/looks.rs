@@ -32,7 +32,7 @@ fn with_flags(call: &Call<'_>, argument: usize) -> Decoded {
     Ok(Act::Look(call.path_at(0, 1, follows(call.arguments[argument]), true)?))
 }
 
-/// Flags in the third argument: statx(2).
+/// Flags in the third argument: statx(2); getxattrat and listxattrat, Linux 6.13.
 pub fn look_flags_third(call: &Call<'_>) -> Decoded {
     with_flags(call, 2)
 }
@@ -42,8 +42,22 @@ pub fn look_flags_fourth(call: &Call<'_>) -> Decoded {
     with_flags(call, 3)
 }
 
-/// Flags in the fifth: name_to_handle_at(2), which follows a link only if asked to.
+/// Flags in the fifth: file_getattr, Linux 6.17.
 pub fn look_flags_fifth(call: &Call<'_>) -> Decoded {
+    with_flags(call, 4)
+}
+
+/// name_to_handle_at(2): flags in the fifth too, and a link is followed only if that is asked for.
+pub fn look_for_handle(call: &Call<'_>) -> Decoded {
     let follow = call.arguments[4] & libc::AT_SYMLINK_FOLLOW as u64 != 0;
     Ok(Act::Look(call.path_at(0, 1, follow, true)?))
 }
+
+/// fanotify_mark(2): a path relative to the fourth argument, in the fifth.
+pub fn look_to_mark(call: &Call<'_>) -> Decoded {
+    let follow = call.arguments[1] & FAN_MARK_DONT_FOLLOW == 0;
+    Ok(Act::Look(call.path_at(3, 4, follow, true)?))
+}
+
+/// linux/fanotify.h.
+const FAN_MARK_DONT_FOLLOW: u64 = 0x4;

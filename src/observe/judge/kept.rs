@@ -3,24 +3,22 @@
 
 use super::reached::path_of_object;
 use super::{Looked, Verdict};
-use crate::mutation;
 use crate::observe::act::{Act, Address, Place};
 use crate::observe::caller::Unread;
-use crate::observe::decode::writes;
+use crate::observe::decode::{TMPFILE, writes};
 use crate::observe::told::{PathRead, PathTarget, Refusal, Target};
 use crate::observe::walk::{self, pin_within};
 use crate::observe::watched::{OUTSIDE, SHIELD};
 use crate::policy::Axis;
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, ResolveFlag, open, readlinkat};
+use nix::fcntl::{AT_FDCWD, AtFlags, ResolveFlag, readlinkat};
 use nix::libc;
-use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, Whence, faccessat, lseek};
+use nix::sys::stat::fstat;
+use nix::unistd::{AccessFlags, faccessat};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is kept, by its paths in the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,47 +29,6 @@ pub struct Kept {
     pub tripwires: Vec<PathBuf>,
     /// Whether masks are mounted over the shields: then no name in one is found or missing.
     pub by_mounts: bool,
-}
-
-/// The directories above the shields, open for listing since before Landlock was: it grants a directory whole or not at all.
-///
-/// Each is open several times over, so that those who list it at one time do not share a place in it.
-#[derive(Debug, Default)]
-pub struct Ways {
-    open: Vec<(PathBuf, Vec<OwnedFd>)>,
-    next: AtomicUsize,
-}
-
-/// How often each is open.
-const LISTINGS: usize = 16;
-
-impl Ways {
-    /// Opens the directories above what is kept, where masks do not keep it. What cannot be opened is nobody's to list.
-    pub fn open(kept: &Kept) -> Ways {
-        let mut above: Vec<&Path> = kept.shields.iter().flat_map(|shield| shield.ancestors().skip(1)).collect();
-        above.sort();
-        above.dedup();
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let listings = |path: &Path| (0..LISTINGS).map_while(|_| open(path, flags, Mode::empty()).ok()).collect();
-        let above = if kept.by_mounts || mutation::left_out("shield-listings") { Vec::new() } else { above };
-        Ways {
-            open: above.into_iter().map(|path| (path.to_owned(), listings(path))).collect(),
-            next: AtomicUsize::new(0),
-        }
-    }
-
-    /// The numbers of all descriptors.
-    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.open.iter().flat_map(|(_, fds)| fds).map(AsRawFd::as_raw_fd)
-    }
-
-    /// A descriptor of a directory, at its beginning, for one who may read it.
-    fn listing(&self, path: &Path) -> Option<OwnedFd> {
-        let (_, fds) = self.open.iter().find(|(above, _)| above == path)?;
-        let fd = fds.get(self.next.fetch_add(1, Ordering::Relaxed) % fds.len().max(1))?;
-        lseek(fd, 0, Whence::SeekSet).ok()?;
-        fd.try_clone().ok()
-    }
 }
 
 /// Where a place leads.
@@ -108,7 +65,7 @@ impl Looked<'_> {
         for (place, resolve) in places(act) {
             let path = match self.leads(kept, place, resolve)? {
                 Leads::Nowhere => continue,
-                Leads::Outside { path, link } if goes_on.is_some() => {
+                Leads::Outside { path, link } if goes_on.is_some() || matches!(act, Act::Access(..)) => {
                     self.caller.still_waits()?;
                     return Ok(Some(self.outside(&path, &link)));
                 }
@@ -157,6 +114,26 @@ impl Looked<'_> {
         let executes = || faccessat(AT_FDCWD, &path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
         if !kept.watches(&path) || path.is_dir() || !executes() {
             return Ok(Verdict::GoOn);
+        }
+        self.caller.still_waits()?;
+        Ok(Verdict::GoOnRead(self.read_of(&path)))
+    }
+
+    /// The verdict on an open that asks for more than to read: where it goes on, what it reads of a watched file is told of.
+    pub(super) fn opened_to_read(&self, kept: &Kept, act: &Act, verdict: Verdict) -> Result<Verdict, Unread> {
+        let Act::Open { at, flags, resolve, .. } = act else { return Ok(verdict) };
+        let goes_on = match &verdict {
+            Verdict::GoOn => true,
+            // It was there, and nothing keeps the caller from opening it once more.
+            Verdict::Opened(file, _) => fstat(file).is_ok_and(|file| file.st_size > 0),
+            _ => false,
+        };
+        if !goes_on || !can_read(*flags) {
+            return Ok(verdict);
+        }
+        let Leads::To(path) = self.leads(kept, at, *resolve)? else { return Ok(verdict) };
+        if !kept.watches(&path) || path.is_dir() || !is_read(act, &path) {
+            return Ok(verdict);
         }
         self.caller.still_waits()?;
         Ok(Verdict::GoOnRead(self.read_of(&path)))
@@ -230,6 +207,13 @@ fn is_for_reading(act: &Act) -> bool {
         Act::Open { flags, .. } => !writes(*flags),
         _ => false,
     }
+}
+
+/// Whether an open that writes can read as well what is there already.
+fn can_read(flags: u64) -> bool {
+    let has = |flag: i32| flags & flag as u64 == flag as u64;
+    let is_new = has(libc::O_CREAT | libc::O_EXCL) || flags & TMPFILE as u64 != 0;
+    flags as i32 & libc::O_ACCMODE != libc::O_WRONLY && !is_new
 }
 
 fn is_listed(act: &Act) -> bool {

@@ -1,10 +1,8 @@
 //! The calls that only read, which are looked at in a run with shields or watched paths, and in no other.
 
-use super::{PERMISSION, Read, Reading, Table};
-use crate::confine::rules::Condition;
+use super::{Read, Reading, Table};
 use crate::observe::decode;
 use crate::plan::means::{Reads, Terms};
-use nix::libc;
 
 /// Adds those that the terms ask for.
 pub(super) fn reads(table: &mut Table, terms: &Terms) {
@@ -19,7 +17,8 @@ pub(super) fn reads(table: &mut Table, terms: &Terms) {
     if terms.reads == Reads::Opens {
         return;
     }
-    let by_path: [(&'static str, Read); 15] = [
+    // By descriptor and an empty path most of the last ones ask for the descriptor's own file: registers do not tell.
+    let by_path: [(&'static str, Read); 24] = [
         ("stat", decode::look),
         ("lstat", decode::look_at_link),
         // By these names 32-bit programs have the first two.
@@ -36,22 +35,17 @@ pub(super) fn reads(table: &mut Table, terms: &Terms) {
         ("listxattr", decode::look),
         ("llistxattr", decode::look_at_link),
         ("inotify_add_watch", decode::look_second),
+        ("newfstatat", decode::look_flags_fourth),
+        ("fstatat64", decode::look_flags_fourth),
+        ("statx", decode::look_flags_third),
+        ("faccessat2", decode::look_flags_fourth),
+        ("name_to_handle_at", decode::look_for_handle),
+        ("getxattrat", decode::look_flags_third),
+        ("listxattrat", decode::look_flags_third),
+        ("file_getattr", decode::look_flags_fifth),
+        ("fanotify_mark", decode::look_to_mark),
     ];
     for (call, reading) in by_path {
         table.path(call, reading);
-    }
-    // With this flag most ask for a descriptor's own file. Where a mask is mounted it holds without anyone looking.
-    let of_path = |argument| {
-        let unset = Condition::Is { argument, mask: libc::AT_EMPTY_PATH as u64, value: 0 };
-        if terms.by_landlock() { Vec::new() } else { vec![vec![unset]] }
-    };
-    for (call, flags, reading) in [
-        ("newfstatat", 3, decode::look_flags_fourth as Read),
-        ("fstatat64", 3, decode::look_flags_fourth),
-        ("statx", 2, decode::look_flags_third),
-        ("faccessat2", 3, decode::look_flags_fourth),
-        ("name_to_handle_at", 4, decode::look_flags_fifth),
-    ] {
-        table.act(call, of_path(flags), reading, None, PERMISSION);
     }
 }
