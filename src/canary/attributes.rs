@@ -1,8 +1,8 @@
 //! A new file given all that is known of another one but its content and its number.
 
-use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{Gid, Uid, fchown};
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes, Metadata};
 use std::io;

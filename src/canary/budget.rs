@@ -44,7 +44,8 @@ impl Budget {
     /// So many bytes were unpacked.
     pub(super) fn unpacked(&self, bytes: u64) {
         // It always yields a value, so it always succeeds.
-        let _before = self.unpacked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
+        let _before =
+            self.unpacked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
     }
 
     /// Leaves out of what a file gave what can't be listed any more: it is counted only.

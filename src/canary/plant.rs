@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// What the name of a file beside another one ends in.
@@ -89,7 +89,8 @@ fn one(place: &Place, replacement: &mut Replacement) -> Result<Planted, CanaryEr
         true => Some(original.content()?),
         false => None,
     };
-    let planted = |holder: &Place, token, already| Planted { path: place.path(), holder: holder.path(), token, already };
+    let planted =
+        |holder: &Place, token, already| Planted { path: place.path(), holder: holder.path(), token, already };
     if let Some(token) = content.as_deref().and_then(Token::in_text) {
         return Ok(planted(place, token, true));
     }
@@ -176,10 +177,7 @@ fn beneath(top: Rc<Directory>, files: &mut BTreeMap<PathBuf, Place>) -> Result<(
 }
 
 /// The tokens that a file has, and those of the planted files that it has not.
-fn with_known(
-    original: Option<Original>,
-    planted: &[Planted],
-) -> Result<(Option<Original>, Vec<Token>), CanaryError> {
+fn with_known(original: Option<Original>, planted: &[Planted]) -> Result<(Option<Original>, Vec<Token>), CanaryError> {
     let (original, mut tokens) = match original {
         Some(mut original) => {
             let tokens = tokens_file::read_open(&mut original)?;

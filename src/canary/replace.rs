@@ -240,3 +240,7 @@ fn remove(directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
 fn hidden(what: &str, number: usize) -> OsString {
     format!(".canary-{what}-{}-{number}", std::process::id()).into()
 }
+
+#[cfg(test)]
+#[path = "replace_tests.rs"]
+mod tests;

@@ -47,7 +47,7 @@ impl Asked {
         let metadata = fs::metadata(path)?;
         let real = fs::canonicalize(path)?;
         let own = |real: &Path| real.file_name().map(PathBuf::from).unwrap_or_default();
-        let leaf = |at: &Path, path: PathBuf, own: PathBuf, name: &OsStr| {
+        let leaf = |at: &Path, path: PathBuf, own: PathBuf, name: &OsStr| -> io::Result<Leaf> {
             let held = beneath::open_directory(at)?;
             let parent = Arc::new(Branch { root: Arc::new(Root { held, path, name: own }), relative: PathBuf::new() });
             Ok(Leaf { parent, name: name.to_owned() })

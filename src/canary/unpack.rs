@@ -344,7 +344,9 @@ fn is_git_object(name: &str) -> bool {
 fn is_text(bytes: &[u8]) -> bool {
     let whole = match std::str::from_utf8(bytes) {
         Ok(text) => text,
-        Err(cause) if cause.error_len().is_none() => std::str::from_utf8(&bytes[..cause.valid_up_to()]).unwrap_or_default(),
+        Err(cause) if cause.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..cause.valid_up_to()]).unwrap_or_default()
+        }
         Err(_) => return false,
     };
     whole.chars().all(|character| !character.is_control() || character.is_whitespace())

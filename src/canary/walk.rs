@@ -232,9 +232,7 @@ impl Worker<'_, '_> {
             return Err(io::Error::other(GONE));
         }
         let identity = (metadata.dev(), metadata.ino());
-        let told = |class, found, skipped| {
-            Some(FileFound { path: leaf.path(), class, found, in_name: false, skipped })
-        };
+        let told = |class, found, skipped| Some(FileFound { path: leaf.path(), class, found, in_name: false, skipped });
         if self.ground.own.contains(&identity) {
             return Ok(told(Class::Artifact, Found::default(), Some("the tokens file of this search")));
         }
