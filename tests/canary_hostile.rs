@@ -145,11 +145,14 @@ fn many_small_bombs_come_to_an_end_together() {
 fn a_deep_and_wide_tree_needs_few_descriptors() {
     let run = Run::new();
     let mut depth = String::new();
-    for _ in 0..200 {
+    for _ in 0..50 {
         depth.push_str("d/");
         for file in 0..70 {
             run.write(&format!("{depth}{file}"), "x");
         }
+    }
+    for wide in 0..200 {
+        run.write(&format!("{depth}w{wide}/x"), "x");
     }
     run.write(&format!("{depth}last"), &run.token);
     let limited =
@@ -159,7 +162,7 @@ fn a_deep_and_wide_tree_needs_few_descriptors() {
     let summary: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
     assert_eq!(
         (&summary["files"], &summary["hits"], &summary["unread"]),
-        (&(200 * 70 + 1).into(), &1.into(), &0.into())
+        (&(50 * 70 + 200 + 1).into(), &1.into(), &0.into())
     );
 }
 

@@ -30,6 +30,7 @@ mod git_pack;
 mod gzip;
 mod holes;
 mod inflate;
+mod kind;
 mod queue;
 mod tar;
 mod tree;

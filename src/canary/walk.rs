@@ -7,6 +7,7 @@ use super::beneath::Identity;
 use super::budget::{self, Budget};
 use super::class::{Class, Classes, matches};
 use super::holes::{WithoutHoles, is_sparse};
+use super::kind;
 use super::needles::Needles;
 use super::progress::Progress;
 use super::queue::{Queue, Work};
@@ -256,7 +257,7 @@ impl Worker<'_, '_> {
         let length = metadata.len();
         if length >= segments::LARGE
             && !is_sparse(metadata)
-            && !unpack::is_container(&beginning(file, unpack::HEAD), name)
+            && !kind::is_container(&beginning(file, unpack::HEAD), name)
         {
             return segments::search(self.ground.needles, self.ground.budget, file, length, ours);
         }
