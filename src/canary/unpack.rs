@@ -286,7 +286,8 @@ impl Members for Reader<'_> {
 
 /// A member's name as it is told.
 fn bounded(name: &str) -> String {
-    let end = name.floor_char_boundary(NAME);
+    let whole = |at: &usize| name.is_char_boundary(*at);
+    let end = (0..=NAME.min(name.len())).rev().find(whole).unwrap_or(0);
     match end < name.len() {
         true => format!("{}… ({} bytes more)", &name[..end], name.len() - end),
         false => name.to_owned(),
