@@ -15,11 +15,11 @@ use std::thread;
 /// A user of this test alone: how many processes one may have is counted by user.
 const LONELY: u32 = 54_321;
 
-fn whys<'l>(lines: &'l [Value]) -> Vec<(&'l str, &'l str)> {
+fn whys(lines: &[Value]) -> Vec<(&str, &str)> {
     of_kind(lines, "unread").iter().map(|line| (name(line), line["why"].as_str().unwrap())).collect()
 }
 
-fn hits<'l>(lines: &'l [Value]) -> Vec<(&'l str, &'l str)> {
+fn hits(lines: &[Value]) -> Vec<(&str, &str)> {
     of_kind(lines, "hit").iter().map(|hit| (name(hit), hit["within"][0].as_str().unwrap_or_default())).collect()
 }
 
