@@ -322,3 +322,29 @@ fn without_the_witness_the_run_ends_and_says_so() {
         "{ended}"
     );
 }
+
+#[test]
+fn what_outlives_the_command_and_each_command_of_a_session_are_told_of() {
+    let fence = fence();
+    let script = format!("setsid bash -c 'sleep 1; cat {FIXTURE}' > /dev/null 2>&1 & sleep 0.2");
+    let (command, ledger) = fence.command(&[&WATCH[..], &["--leftovers", "keep"]].concat(), &["bash", "-c", &script]);
+    let said = fence.output(command);
+    assert_eq!(said.code, Some(0), "{said}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !String::from_utf8_lossy(&fence.world.read(&ledger).unwrap_or_default()).contains("\"kind\":\"seal\"") {
+        assert!(Instant::now() < deadline, "no seal");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ended = fence.ended(said, ledger);
+    assert_eq!(told(&ended), [("openat", FIXTURE, None, "cat")], "{ended}");
+    assert_whole(&fence, &ended);
+
+    let ringfence = common::RINGFENCE;
+    let said = fence.as_root(&format!(
+        "{ringfence} up --watch-read {DIRECTORY} --ledger /var/log/s.jsonl; {ringfence} exec -- cat {FIXTURE}; cat {FIXTURE}; \
+         {ringfence} exec -- {DIRECTORY}/../fixtures/check.py; {ringfence} exec -- head -n1 {FIXTURE}; {ringfence} down"
+    ));
+    let ended = fence.ended(said, "/var/log/s.jsonl".into());
+    assert_eq!(told(&ended), [("openat", FIXTURE, None, "cat"), ("openat", FIXTURE, None, "head")], "{ended}");
+    assert!(ended.seal().complete, "{ended}");
+}
