@@ -2,7 +2,7 @@
 
 use crate::observe::subject::{Stat, Status};
 use crate::procfs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// How the sandbox's processes are known: by their real uid, which is nobody else's, or as descendants of the stage, whatever
 /// a set-id program among them has become.
@@ -35,8 +35,8 @@ impl Sandbox {
     pub fn side(&self, tid: i32) -> Side {
         // Who is not within this PID namespace has no number here, and is none of the sandbox's.
         let Some(tid) = u32::try_from(tid).ok().filter(|tid| *tid > 0) else { return Side::Outside };
-        let Some((status, parent)) = look(tid) else { return Side::Gone };
-        if status.uid == self.uid || self.descends(parent) { Side::Inside } else { Side::Outside }
+        let Some((uid, parent)) = look(tid) else { return Side::Gone };
+        if uid == self.uid || self.descends(parent) { Side::Inside } else { Side::Outside }
     }
 
     fn descends(&self, mut parent: u32) -> bool {
@@ -48,19 +48,26 @@ impl Sandbox {
                 return false;
             }
             // A parent that ends meanwhile has handed its children on, to the stage if they are the sandbox's.
-            let Some((_, next)) = look(parent) else { return false };
+            let Some(next) = procfs::directory(parent).ok().and_then(|directory| parent_of(&directory)) else {
+                return false;
+            };
             parent = next;
         }
         false
     }
 }
 
-fn look(tid: u32) -> Option<(Status, u32)> {
+/// A thread's real uid and its process's parent.
+fn look(tid: u32) -> Option<(u32, u32)> {
     let directory = procfs::directory(tid).ok()?;
-    let (mut status, mut stat) = ([0; 8192], [0; 2048]);
+    let mut status = [0; 8192];
     let status = Status::parse(procfs::read_at(directory.as_fd(), "status", &mut status).ok()?)?;
-    let stat = Stat::parse(procfs::read_at(directory.as_fd(), "stat", &mut stat).ok()?)?;
-    Some((status, stat.parent))
+    Some((status.uid, parent_of(&directory)?))
+}
+
+fn parent_of(directory: &OwnedFd) -> Option<u32> {
+    let mut stat = [0; 2048];
+    Some(Stat::parse(procfs::read_at(directory.as_fd(), "stat", &mut stat).ok()?)?.parent)
 }
 
 #[cfg(test)]
