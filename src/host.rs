@@ -19,6 +19,7 @@ use crate::install::account::{AccountError, Databases, ESCALATION_DIRECTORIES, E
 use crate::install::firewall;
 use crate::install::reserve::has_ended;
 use crate::install::workspace::{IdMapping, WorkspaceError};
+use crate::observe::fanotify;
 use crate::observe::landlock_audit::AuditError;
 use crate::policy::upstream::{self, NoParent};
 use crate::policy::{ParentProxy, Policy, Posture, Trees, Upstream};
@@ -108,6 +109,8 @@ pub struct Facts {
     pub own_addresses: Vec<IpAddr>,
     /// What is at each path that the policy speaks of.
     pub paths: BTreeMap<PathBuf, PathFact>,
+    /// Whether the kernel asks this process before files are opened (fanotify(7), permission events).
+    pub fanotify: Finding,
     /// The id mapping for workspaces, where one was needed and could be made.
     pub id_mapping: Option<IdMapping>,
     /// Other users' homes and the sockets of daemons that act for whoever reaches them, as far as they exist.
@@ -204,6 +207,7 @@ impl Facts {
             idmapped_mounts: Err(NOT_TRIED.into()),
             setpcap: Err(NOT_TRIED.into()),
             no_new_privs: Err(NOT_TRIED.into()),
+            fanotify: Err(NOT_TRIED.into()),
             pidfd: kernel::pidfd(),
             pidfd_getfd: kernel::pidfd_getfd(),
             bind_to_lo: Err(NOT_TRIED.into()),
@@ -224,6 +228,9 @@ impl Facts {
         };
         if depth > Depth::Strongest || (facts.identity.is_some() && !facts.strongest_in_reach()) {
             facts.try_for_other_rungs();
+        }
+        if depth == Depth::Everything || !policy.filesystem.watch_read.is_empty() {
+            facts.fanotify = finding::proc().and_then(|()| fanotify::try_it());
         }
         if depth == Depth::Everything {
             facts.nflog = kernel::nflog();

@@ -21,7 +21,7 @@ use crate::install::mounts::MountPlan;
 use crate::install::workspace::Ownership;
 use crate::policy::{AddressRules, Allowlist, Loopback, ParentProxy, Policy, Posture, Unholdable};
 use crate::proxy::{Dns, RefusalNonce};
-use means::{EgressBarrier, FileBarrier, Means};
+use means::{EgressBarrier, FileBarrier, Means, SeenBy};
 use rung::{Carried, Rung};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -45,6 +45,8 @@ pub struct Plan {
     pub shields: Vec<PathBuf>,
     /// What is watched for reads, likewise.
     pub tripwires: Vec<PathBuf>,
+    /// By what their reads are seen; `None` where nothing is watched.
+    pub reads_seen_by: Option<SeenBy>,
     /// How each workspace becomes writable to the command.
     pub workspaces: BTreeMap<PathBuf, Ownership>,
     /// HOME and what of it is made if it is missing; `None` where HOME is the image's affair.
@@ -229,6 +231,8 @@ pub fn plan(
         view.shields.clone_from(&shields);
     }
     notes.extend(shields::notes(&policy, &shields, &means));
+    let reads_seen_by = shields::seen_by(&tripwires, facts, &means);
+    notes.extend(reads_seen_by.map(|by| shields::note_of_reads(by, facts)));
     let way = mounts.as_mut().and_then(|view| ssh::connector(&policy, facts, view, &means));
     match &way {
         Some(Err(cause)) => notes.push(format!("ssh through the proxy will not work: {cause}")),
@@ -279,6 +283,7 @@ pub fn plan(
         mounts,
         shields,
         tripwires,
+        reads_seen_by,
         workspaces,
         home,
         wall,

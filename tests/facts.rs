@@ -29,9 +29,10 @@ fn facts(world: &World, less: &Less) -> Map<String, Value> {
 }
 
 /// Every fact that something is tried for, where nothing is taken away.
-const TRIED: [&str; 18] = [
+const TRIED: [&str; 19] = [
     "addfd",
     "bind_to_lo",
+    "fanotify",
     "idmapped_mounts",
     "landlock",
     "landlock_scopes",
@@ -159,7 +160,7 @@ fn what_is_taken_from_root_is_told_with_its_cause() {
         (
             "SYS_ADMIN",
             Less::new().without_capability(SYS_ADMIN),
-            vec![("mounts", "unshare: EPERM"), ("idmapped_mounts", "EPERM")],
+            vec![("mounts", "unshare: EPERM"), ("idmapped_mounts", "EPERM"), ("fanotify", "fanotify_init: EPERM")],
         ),
         (
             "nftables",
@@ -194,6 +195,7 @@ fn environments_are_told_apart() {
         ("mounts", "unshare: EPERM"),
         ("mount_setattr", unshare),
         ("idmapped_mounts", "EPERM"),
+        ("fanotify", "fanotify_init: EPERM"),
         ("nftables", "Operation not permitted"),
         ("nflog", "Operation not permitted"),
         ("user_namespaces", unshare),
@@ -207,6 +209,7 @@ fn environments_are_told_apart() {
         ("nftables", "Operation not permitted"),
         ("nflog", "Operation not permitted"),
         ("setpcap", "prctl PR_CAPBSET_DROP: EPERM"),
+        ("fanotify", "fanotify_init: EPERM"),
     ];
     let no_capabilities = ["user_namespaces", "nftables_in_user_namespace", "mount_setattr"]
         .map(|fact| (fact, "in a user namespace: EPERM"));

@@ -55,6 +55,7 @@ fn start() -> Body {
         refusal_nonce: None,
         shields: Vec::new(),
         tripwires: Vec::new(),
+        reads_seen_by: None,
         workspaces: BTreeMap::new(),
     })
 }

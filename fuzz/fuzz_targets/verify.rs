@@ -31,6 +31,9 @@ static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         shadow: None,
         unobserved: Vec::new(),
         refusal_nonce: None,
+        shields: Vec::new(),
+        tripwires: Vec::new(),
+        reads_seen_by: None,
         workspaces: Default::default(),
     };
     ledger.append(Body::Start(start)).expect("append");

@@ -80,6 +80,7 @@ impl Facts {
             ("mounts", outcome(&self.mounts)),
             ("mount_setattr", shown(&self.mount_setattr)),
             ("idmapped_mounts", shown(&self.idmapped_mounts)),
+            ("fanotify", shown(&self.fanotify)),
             ("id_mapping", json!(self.id_mapping.is_some())),
             ("user_namespaces", shown(&self.user_namespaces)),
             ("nftables_in_user_namespace", shown(&self.firewall_inside)),

@@ -25,6 +25,7 @@ mod tool_files;
 mod tree;
 pub mod undo;
 mod view;
+mod witness;
 pub mod workspace;
 
 use crate::channel::Channel;
@@ -32,12 +33,12 @@ use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState, as_text};
 use crate::host::{Facts, real_path};
 use crate::mutation;
-use crate::observe::evidence::{Evidence, EvidenceError, Hearing};
+use crate::observe::evidence::{Evidence, EvidenceError, Hearing, Source};
 use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
 use crate::observe::process::{Mounted, ObserverSpec};
 use crate::plan::Plan;
-use crate::plan::means::{EgressBarrier, FileBarrier};
+use crate::plan::means::{EgressBarrier, FileBarrier, SeenBy};
 use crate::probe::Suite;
 use crate::probe::selection::Selection;
 use crate::stage::Stage;
@@ -119,6 +120,9 @@ pub struct Installation {
     /// The observer, the stage's parent, and where it will be heard.
     observer: Option<Pid>,
     observer_channel: Option<Channel>,
+    /// The process that fanotify asks, and what is watched until it is started.
+    witness: Option<Pid>,
+    to_be_witnessed: Vec<PathBuf>,
     /// What its mounts are to be, and where their table comes from.
     view_to_come: Option<(Channel, MountPlan)>,
     /// The probes' bait outside of the sandbox.
@@ -342,6 +346,9 @@ impl Installation {
             Fork::Parent(pid) => {
                 self.identity = plan.identity.clone();
                 self.shadow = shadow;
+                if plan.reads_seen_by == Some(SeenBy::Fanotify) {
+                    self.to_be_witnessed.clone_from(&plan.tripwires);
+                }
                 self.observer = stage.observer.as_ref().map(|_| pid);
                 self.stage = Some(StageProcess { pid, channel: ours });
                 self.view_to_come = mounts.filter(|_| !by_landlock).map(|plan| (takes_table, plan));
@@ -367,7 +374,13 @@ impl Installation {
             self.view = Some(MountWatch::begin(&channel, plan)?);
         }
         if let Some(channel) = self.observer_channel.take() {
-            self.evidence.hear_observer(Hearing::begin(channel, patience)?);
+            self.evidence.hear_observer(Hearing::begin(Source::Notifier, channel, patience)?);
+        }
+        if let (Some(identity), false) = (&self.identity, self.to_be_witnessed.is_empty()) {
+            let tripwires = std::mem::take(&mut self.to_be_witnessed);
+            let (witness, channel) = witness::start(tripwires, identity.uid.as_raw(), pid)?;
+            self.witness = Some(witness);
+            self.evidence.hear_witness(Hearing::begin(Source::Fanotify, channel, patience)?);
         }
         Ok(())
     }
@@ -402,7 +415,7 @@ impl Installation {
     /// The processes of ours beside the stage.
     pub fn companions(&self) -> impl Iterator<Item = Pid> {
         let forwarder = self.forwarder.as_ref().map(|forwarder| forwarder.pid);
-        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer).chain(forwarder)
+        self.proxy.map(|(pid, _)| pid).into_iter().chain(self.observer).chain(self.witness).chain(forwarder)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::observe::calls::Calls;
 use crate::observe::process::{Kept, Unnoted};
 use crate::observe::sockets::rules::SocketRules;
 use crate::observe::watched::Ids;
-use crate::plan::means::{EgressBarrier, FileBarrier, Means, Reads, Terms};
+use crate::plan::means::{EgressBarrier, FileBarrier, Means, Reads, SeenBy, Terms};
 use crate::plan::{Plan, WallPlan};
 use crate::policy::ranges::{METADATA, RULE_PRIVATE, denied_v4, denied_v6};
 use ipnet::IpNet;
@@ -38,11 +38,16 @@ pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Op
     made.then(|| SocketRules { masked, ..rules() })
 }
 
+/// Paths whose reads are the notifier's to tell of.
+fn notified(plan: &Plan) -> &[PathBuf] {
+    if plan.reads_seen_by == Some(SeenBy::Notifier) { &plan.tripwires } else { &[] }
+}
+
 /// What is kept from being read, or watched; `None` where nothing is.
 pub(super) fn kept(plan: &Plan) -> Option<Kept> {
     let shields = plan.mounts.as_ref().map(|view| view.shields.clone()).unwrap_or_default();
     let by_mounts = plan.rung.means().files == FileBarrier::Mounts;
-    let kept = Kept { shields, tripwires: plan.tripwires.clone(), by_mounts };
+    let kept = Kept { shields, tripwires: notified(plan).to_vec(), by_mounts };
     (!kept.shields.is_empty() || !kept.tripwires.is_empty()).then_some(kept)
 }
 
@@ -52,7 +57,7 @@ pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Cal
     let postures = plan.policy.postures();
     let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, Ids::from);
     let means = plan.rung.means();
-    let reads = match (plan.shields.is_empty(), plan.tripwires.is_empty()) {
+    let reads = match (plan.shields.is_empty(), notified(plan).is_empty()) {
         _ if mutation::left_out("watched-reads") => Reads::Unseen,
         (false, _) => Reads::Names,
         (true, false) => Reads::Opens,

@@ -22,9 +22,13 @@ impl Installation {
             None => Ok(()),
         };
         let mut collected = self.evidence.collect_all(ledger);
-        // It stays until it is ended below; one that has not, took with it what it refused last.
-        if let Err(EvidenceError::Observer(cause)) = &collected {
-            let lost = self.evidence.observer_was_lost(cause, ledger);
+        // They stay until they are ended below; one that has not, took with it what it saw last.
+        for _ in 0..2 {
+            let lost = match &collected {
+                Err(EvidenceError::Observer(cause)) => self.evidence.observer_was_lost(cause, ledger),
+                Err(EvidenceError::Witness(cause)) => self.evidence.witness_was_lost(cause, ledger),
+                _ => break,
+            };
             collected = lost.map_err(EvidenceError::from).and_then(|()| self.evidence.collect_all(ledger));
         }
         match collected {
@@ -35,6 +39,8 @@ impl Installation {
         }
         note(self.evidence.collect_last_of_audit(ledger).map_err(|e| e.to_string()));
         self.evidence.observer_is_over();
+        self.evidence.witness_is_over();
+        note(self.witness.take().map_or(Ok(()), end_process));
         if let Some(pid) = self.observer.take() {
             note(end_process(pid));
             // Its child came to this process with its end.

@@ -129,6 +129,9 @@ pub struct Start {
     /// Paths each read of which is recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tripwires: Vec<String>,
+    /// By what their reads are seen: `fanotify` or `notifier`; none where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_seen_by: Option<String>,
     /// Workspaces whose ownership was changed for the run: path and how (`idmapped`, `chown`).
     pub workspaces: BTreeMap<String, String>,
 }
@@ -279,7 +282,8 @@ pub struct Object {
     /// A path.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
-    /// The second path: where a rename or a link was to lead, the name that a symbolic link was to have.
+    /// The second path: where a rename or a link was to lead, the name that a symbolic link was to have; of a read, the name
+    /// that it went by, where that one is not in what is watched.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub to: Option<String>,
     /// The raw text that would not parse.
@@ -323,7 +327,7 @@ pub struct PathEvent {
 pub struct Gap {
     /// The axis whose evidence has the hole; null when it touches all.
     pub axis: Option<Axis>,
-    /// What lost it: `nflog`, `writer`, `firewall-counter`.
+    /// What lost it: `nflog`, `writer`, `firewall-counter`, `notifier`, `fanotify`.
     pub source: String,
     /// How many records at least are missing.
     pub lost: u64,

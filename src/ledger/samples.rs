@@ -24,6 +24,7 @@ pub fn start() -> Body {
         refusal_nonce: None,
         shields: Vec::new(),
         tripwires: Vec::new(),
+        reads_seen_by: None,
         workspaces: BTreeMap::new(),
     })
 }

@@ -53,8 +53,8 @@ pub fn denial(refusal: &Refusal, capabilities: u64) -> Option<Denial> {
 
 /// The record of a read of a watched path.
 pub fn read(read: &PathRead) -> PathEvent {
-    let path = Some(escape::escape(&read.path, escape::TEXT_LIMIT));
-    let object = Object { path, ..Object::default() };
+    let text = |bytes: &[u8]| escape::escape(bytes, escape::TEXT_LIMIT);
+    let object = Object { path: Some(text(&read.path)), to: read.by.as_deref().map(text), ..Object::default() };
     PathEvent { operation: read.operation.clone(), object, subject: read.subject.clone(), count: 1 }
 }
 

@@ -1,11 +1,13 @@
 //! What the enforcing parts report, taken in by the supervisor: the proxy's reports, which wait for an answer, and the
 //! firewall's log, which has answered already and is held against the firewall's own counters at the end.
 
+mod witness;
+
 use crate::install::firewall::{FirewallError, RuleCounter};
 use crate::ledger::record::{Body, Denial, Gap};
 use crate::ledger::{Appended, Ledger, LedgerError};
 use crate::observe::attribution::Attribution;
-pub use crate::observe::hearing::Hearing;
+pub use crate::observe::hearing::{Hearing, Source};
 use crate::observe::landlock_audit::{AuditError, LandlockAudit};
 use crate::observe::nflog::{NfLog, Openings};
 use crate::policy::Axis;
@@ -28,6 +30,9 @@ pub enum EvidenceError {
     /// The observer is not to be heard: calls that it would answer get ENOSYS.
     #[error("observer: {0}")]
     Observer(String),
+    /// The witness is not to be heard: reads of watched paths would be on no record.
+    #[error("witness: {0}")]
+    Witness(String),
     /// The proxy sends what it never would.
     #[error("the proxy sent {0} messages that are no reports")]
     ProxyGarbled(u64),
@@ -59,6 +64,7 @@ pub struct Evidence {
     reports: Option<ReportReceiver>,
     log: Option<NfLog>,
     observer: Option<Hearing>,
+    witness: Option<Hearing>,
     audit: Option<LandlockAudit>,
     /// Who it was that was refused.
     who: Attribution,
@@ -180,6 +186,7 @@ impl Evidence {
     /// Takes in some of what is there: whoever is refused without end must not keep the supervisor from all else.
     pub fn collect(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         self.collect_observer(ledger)?;
+        self.collect_witness(ledger)?;
         self.collect_log(ledger)?;
         self.collect_audit(ledger)?;
         self.hold_egress_while_losing(ledger)?;
@@ -190,6 +197,7 @@ impl Evidence {
     /// Takes in all that is there, when nothing of the sandbox is left that could add to it.
     pub fn collect_all(&mut self, ledger: &mut Ledger) -> Result<(), EvidenceError> {
         while self.collect_observer(ledger)? {}
+        while self.collect_witness(ledger)? {}
         while self.collect_log(ledger)? {}
         while self.collect_audit(ledger)? {}
         self.hold_egress_while_losing(ledger)?;

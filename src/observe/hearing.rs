@@ -7,6 +7,7 @@ use super::told::{Heard, Told};
 use crate::channel::{Channel, ChannelError};
 use crate::ledger::Ledger;
 use crate::ledger::record::{Body, Gap};
+use crate::policy::Axis;
 use crate::sys;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -16,10 +17,45 @@ use std::time::Duration;
 /// Messages that are taken in before anything else has its turn.
 const AT_ONCE: usize = 64;
 
-/// The observer, heard.
+/// Who is heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The observer, which answers the notifier.
+    Notifier,
+    /// The witness, which is asked by fanotify.
+    Fanotify,
+}
+
+impl Source {
+    /// What it loses, by the names of gaps.
+    fn gap(self, lost: u64, cause: String) -> Gap {
+        match self {
+            Source::Notifier => Gap { axis: None, source: "notifier".into(), lost, cause },
+            Source::Fanotify => Gap { axis: Some(Axis::Filesystem), source: "fanotify".into(), lost, cause },
+        }
+    }
+
+    fn failed(self, cause: String) -> EvidenceError {
+        match self {
+            Source::Notifier => EvidenceError::Observer(cause),
+            Source::Fanotify => EvidenceError::Witness(cause),
+        }
+    }
+
+    fn ended(self, error: ChannelError) -> EvidenceError {
+        match error {
+            ChannelError::Closed => self.failed("it has ended".into()),
+            error => self.failed(error.to_string()),
+        }
+    }
+}
+
+/// The observer or the witness, heard.
 #[derive(Debug)]
 pub struct Hearing {
     channel: Channel,
+    /// Whose words they are.
+    source: Source,
     /// What the command would be capable of under `control`: what this process is.
     capabilities: u64,
     /// What was refused before the command runs, by operation and errno.
@@ -27,15 +63,14 @@ pub struct Hearing {
 }
 
 impl Hearing {
-    /// Waits until the observer is confined.
-    pub fn begin(channel: Channel, patience: Duration) -> Result<Hearing, EvidenceError> {
-        let capabilities =
-            sys::capget().map_err(|errno| EvidenceError::Observer(format!("capget: {errno}")))?.effective;
-        match channel.receive_within::<Told>(patience).map_err(ended)? {
-            Some(Told::Ready) => Ok(Hearing { channel, capabilities, refused: BTreeSet::new() }),
-            Some(Told::Failed(cause)) => Err(EvidenceError::Observer(cause)),
-            Some(other) => Err(EvidenceError::Observer(format!("said {other:?} before it was ready"))),
-            None => Err(EvidenceError::Observer(format!("not ready within {patience:?}"))),
+    /// Waits until the process is ready: confined, and all that it watches marked.
+    pub fn begin(source: Source, channel: Channel, patience: Duration) -> Result<Hearing, EvidenceError> {
+        let capabilities = sys::capget().map_err(|errno| source.failed(format!("capget: {errno}")))?.effective;
+        match channel.receive_within::<Told>(patience).map_err(|error| source.ended(error))? {
+            Some(Told::Ready) => Ok(Hearing { channel, source, capabilities, refused: BTreeSet::new() }),
+            Some(Told::Failed(cause)) => Err(source.failed(cause)),
+            Some(other) => Err(source.failed(format!("said {other:?} before it was ready"))),
+            None => Err(source.failed(format!("not ready within {patience:?}"))),
         }
     }
 
@@ -52,6 +87,8 @@ impl Hearing {
         recording: bool,
         mut note: impl FnMut(Option<Note>),
     ) -> Result<bool, EvidenceError> {
+        let source = self.source;
+        let ended = |error| source.ended(error);
         for _ in 0..AT_ONCE {
             let told = match self.channel.receive_now::<Told>().map_err(ended)? {
                 Some(told) => told,
@@ -79,11 +116,10 @@ impl Hearing {
                 Told::Lost { calls, cause } => {
                     // It may have been a connect.
                     note(None);
-                    let gap = Gap { axis: None, source: "notifier".into(), lost: calls, cause };
-                    record(ledger, Body::Gap(gap))?;
+                    record(ledger, Body::Gap(source.gap(calls, cause)))?;
                 }
-                Told::Failed(cause) => return Err(EvidenceError::Observer(cause)),
-                Told::Ready => return Err(EvidenceError::Observer("it began a second time".into())),
+                Told::Failed(cause) => return Err(source.failed(cause)),
+                Told::Ready => return Err(source.failed("it began a second time".into())),
             }
         }
         Ok(true)
@@ -93,12 +129,5 @@ impl Hearing {
 impl AsFd for Hearing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
-    }
-}
-
-fn ended(error: ChannelError) -> EvidenceError {
-    match error {
-        ChannelError::Closed => EvidenceError::Observer("it has ended".into()),
-        error => EvidenceError::Observer(error.to_string()),
     }
 }

@@ -29,6 +29,7 @@ pub mod subject;
 // The process, and what the supervisor makes of what it tells.
 mod control;
 pub mod evidence;
+pub mod fanotify;
 mod hearing;
 pub mod landlock_audit;
 pub mod nflog;

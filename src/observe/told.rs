@@ -58,6 +58,8 @@ pub struct PathRead {
     pub operation: String,
     /// The path.
     pub path: Vec<u8>,
+    /// The name that led there, where it is another one: a hard link, or a mount.
+    pub by: Option<Vec<u8>>,
     /// Who.
     pub subject: Subject,
 }

@@ -72,6 +72,25 @@ pub struct Terms {
     pub reads: Reads,
 }
 
+/// By what reads of watched paths are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SeenBy {
+    /// The kernel asks before each open of what is marked (fanotify(7)).
+    Fanotify,
+    /// The notifier is asked about each open, and looks where it leads.
+    Notifier,
+}
+
+impl SeenBy {
+    /// Its name in plans and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            SeenBy::Fanotify => "fanotify",
+            SeenBy::Notifier => "notifier",
+        }
+    }
+}
+
 /// Which calls that only read are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reads {

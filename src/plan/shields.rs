@@ -1,6 +1,6 @@
 //! Which paths are shielded and which are watched, from the policy and what is at its paths; and where that cannot be.
 
-use super::means::{FileBarrier, Means};
+use super::means::{FileBarrier, Means, SeenBy};
 pub use super::view::outermost;
 use super::view::unusable;
 use super::{HomePlan, Refusal};
@@ -82,6 +82,26 @@ pub(super) fn tripwires(policy: &Policy, facts: &Facts, home: &Path) -> Result<V
     }
     outermost(&mut tripwires);
     Ok(tripwires)
+}
+
+/// By what reads of watched paths are seen: where the uid is one, fanotify is not to be had, nor would it tell whose reads
+/// they are.
+pub(super) fn seen_by(tripwires: &[PathBuf], facts: &Facts, means: &Means) -> Option<SeenBy> {
+    let by = if facts.fanotify.is_ok() && !means.one_uid { SeenBy::Fanotify } else { SeenBy::Notifier };
+    (!tripwires.is_empty()).then_some(by)
+}
+
+/// What an operator should know of watched reads.
+pub(super) fn note_of_reads(by: SeenBy, facts: &Facts) -> String {
+    match (by, &facts.fanotify) {
+        (SeenBy::Fanotify, _) => "watched reads are seen by fanotify".into(),
+        (SeenBy::Notifier, Err(cause)) => {
+            format!(
+                "watched reads are seen by the notifier, past which a race may read: fanotify is not to be had ({cause})"
+            )
+        }
+        (SeenBy::Notifier, Ok(())) => "watched reads are seen by the notifier, past which a race may read".into(),
+    }
 }
 
 /// Refuses a shield, or another name of one, that takes away what the command works by, or that the rung cannot hold.

@@ -100,6 +100,7 @@ impl Session {
             refusal_nonce: plan.proxy.as_ref().and_then(|p| p.nonce.as_ref()).map(|nonce| nonce.as_str().to_owned()),
             shields: self.shielded.records(&other_names(plan)),
             tripwires: plan.tripwires.iter().map(|path| printable_path(path)).collect(),
+            reads_seen_by: plan.reads_seen_by.map(|by| by.name().to_owned()),
             workspaces: plan
                 .workspaces
                 .iter()

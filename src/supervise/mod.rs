@@ -196,9 +196,10 @@ impl Watchman {
         };
         let signals = self.signals.to_wait_for().map(|signals| add(signals.as_fd()));
         let watch = installation.watch.as_ref().map(|watch| add(watch.as_fd()));
-        // These five are looked at after every wait.
+        // These six are looked at after every wait.
         self.ledger.as_ref().and_then(LedgerWatch::awaited).map(&mut add);
         installation.evidence.observer().map(|observer| add(observer.as_fd()));
+        installation.evidence.witness().map(|witness| add(witness.as_fd()));
         installation.evidence.log().map(|log| add(log.as_fd()));
         let audit = installation.evidence.audit();
         audit.and_then(|audit| audit.awaited()).map(&mut add);

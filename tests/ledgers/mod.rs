@@ -61,6 +61,7 @@ pub fn write(path: &Path, run: Run<'_>) -> String {
         refusal_nonce: None,
         shields: Vec::new(),
         tripwires: Vec::new(),
+        reads_seen_by: None,
         workspaces: BTreeMap::new(),
     };
     ledger.append(Body::Start(start)).expect("append");

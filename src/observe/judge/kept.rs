@@ -141,7 +141,12 @@ impl Looked<'_> {
 
     fn read_of(&self, path: &Path) -> PathRead {
         let path = path.as_os_str().as_bytes().to_vec();
-        PathRead { operation: self.watched.call.to_owned(), path, subject: self.judge.subject(self.caller.tid) }
+        PathRead {
+            operation: self.watched.call.to_owned(),
+            path,
+            by: None,
+            subject: self.judge.subject(self.caller.tid),
+        }
     }
 
     fn leads(&self, kept: &Kept, place: &Place, resolve: u64) -> Result<Leads, Unread> {
