@@ -10,6 +10,7 @@ mod mounted;
 mod paths;
 mod reached;
 mod read_only;
+mod shadowed;
 mod steering;
 
 use super::act::{Act, Address, Base, Place, Value, Whom};
@@ -46,6 +47,7 @@ use std::sync::Arc;
 
 pub use kept::{Kept, Ways};
 pub use mounted::Mounted;
+pub(super) use read_only::gives_names;
 pub(super) use steering::is_inside;
 
 /// What is answered.
