@@ -31,7 +31,7 @@ use crate::session::place::Place;
 use crate::stage::{Ended, Notice, Order};
 use crate::supervise::{AbortCause, Watchman};
 use crate::sys;
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::{Gid, Pid, geteuid, getgroups};
 use session::Session;
 use status_line::StatusLine;
 use std::collections::BTreeSet;
@@ -105,6 +105,7 @@ impl<'a> Loaded<'a> {
             environment: std::env::vars_os().collect(),
             added: Vec::new(),
             directory_first: false,
+            groups: callers_groups()?,
             signals,
             closed: sys::stdio_closed_at_start().collect(),
         };
@@ -207,6 +208,11 @@ impl<'a> Loaded<'a> {
         }
         Ok(Planned { args, plan, shielded, facts, invocation, probes, run, own_uid, held, session: None })
     }
+}
+
+/// Before the run's marks are among them.
+fn callers_groups() -> Result<Vec<u32>, Error> {
+    Ok(getgroups().map_err(call("getgroups"))?.into_iter().map(Gid::as_raw).collect())
 }
 
 /// What will be put in force.

@@ -16,7 +16,7 @@ use super::walk::{self, path_of, pin};
 use crate::install::mountinfo;
 use crate::sys::call::{Argument, born, call_for_fd};
 use found::Found;
-pub use names::Told;
+pub use names::Said;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlink};
 use nix::libc;
 use nix::unistd::{Pid, Uid, setfsuid};
@@ -135,7 +135,10 @@ impl Shadow {
     pub fn note(&self, names: &[Name]) {
         self.as_root(|| {
             for name in names {
-                let parent = || walk::split(name.text.as_bytes()).and_then(|(parent, _)| openat2(AT_FDCWD, parent, place_only()).ok());
+                let parent = || {
+                    walk::split(name.text.as_bytes())
+                        .and_then(|(parent, _)| openat2(AT_FDCWD, parent, place_only()).ok())
+                };
                 if let Some(object) = pin(name).ok().or_else(parent) {
                     self.found.note(object, self.began);
                 }
@@ -145,7 +148,7 @@ impl Shadow {
 
     /// Forgets what an act takes away: what is made next may have its number.
     pub fn forget(&self, act: &Act, names: &[Name]) {
-        let (Act::Remove(..), [gone]) | (Act::Rename(..), [_, gone]) = (act, names) else { return };
+        let ((Act::Remove(..), [gone]) | (Act::Rename(..), [_, gone])) = (act, names) else { return };
         self.as_root(|| {
             let path = std::path::Path::new(std::ffi::OsStr::from_bytes(gone.text.as_bytes()));
             // What is not empty stays.

@@ -6,7 +6,7 @@ use crate::observe::act::{Act, Change, Place};
 use crate::observe::ask::Answer;
 use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::Expected;
-use crate::observe::shadow::{AsOwner, Shadow, Told};
+use crate::observe::shadow::{AsOwner, Said, Shadow};
 use crate::observe::walk;
 use crate::observe::watched::Ids;
 use nix::errno::Errno;
@@ -19,9 +19,9 @@ impl Looked<'_> {
     pub(super) fn by_shadow(&self, shadow: &Shadow, act: &Act, led: Led) -> Result<Verdict, Unread> {
         shadow.note(&led.names);
         let answer = match shadow.on_names(act, &led.names, self.judge.stage) {
-            Told::Passes => return Ok(Verdict::GoOn),
-            Told::Refused(errno) => Answer::Refused(errno),
-            Told::Ask => {
+            Said::Passes => return Ok(Verdict::GoOn),
+            Said::Refused(errno) => Answer::Refused(errno),
+            Said::Ask => {
                 let _owner = match (act, &led.names[..]) {
                     (Act::Change(_, Change::Owner(uid, gid)), [name]) if self.gives_to_account(name, *uid, *gid) => {
                         return Ok(Verdict::GoOn);

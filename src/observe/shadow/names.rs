@@ -42,7 +42,7 @@ fn has(path: &CStr, wanted: u64) -> bool {
 
 /// What is said of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Said {
     /// It would be refused.
     Refused(Errno),
     /// It would not.
@@ -53,7 +53,7 @@ pub enum Told {
 
 impl Shadow {
     /// What is to be said of an act on names.
-    pub fn on_names(&self, act: &Act, names: &[Name], stage: Pid) -> Told {
+    pub fn on_names(&self, act: &Act, names: &[Name], stage: Pid) -> Said {
         let opens = |flag: i32| matches!(act, Act::Open { flags, .. } if flags & flag as u64 != 0);
         let said = match (act, names) {
             (Act::Open { .. }, [name]) if opens(libc::O_CREAT) => self.created(name, opens(libc::O_EXCL), stage),
@@ -61,16 +61,16 @@ impl Shadow {
             (Act::Remove(..), [name]) => self.removed(name, stage),
             (Act::Rename(_, _, flags), [from, to]) => self.renamed(from, to, *flags, stage),
             (Act::Link(at, _), [from, to]) => self.linked(from, at.given.is_empty(), to, stage),
-            _ => return Told::Ask,
+            _ => return Said::Ask,
         };
         match said {
             // A file that is there is opened as others are, but for this.
             Err(Errno::EEXIST) if opens(libc::O_CREAT) && !opens(libc::O_EXCL) => {
                 let anothers = names.iter().any(|name| self.is_kept_by_sticky(name, stage));
-                if anothers { Told::Refused(Errno::EACCES) } else { Told::Ask }
+                if anothers { Said::Refused(Errno::EACCES) } else { Said::Ask }
             }
-            Err(errno) if is_refusal(errno) => Told::Refused(errno),
-            Ok(()) | Err(_) => Told::Passes,
+            Err(errno) if is_refusal(errno) => Said::Refused(errno),
+            Ok(()) | Err(_) => Said::Passes,
         }
     }
 
