@@ -28,9 +28,9 @@ pub type Key = [u8; 32];
 /// The key of a denial: all that it says, but its count, its number among the tries, and of its subject the arguments and
 /// the ancestors, for which the first of the denials that are counted together stands.
 pub fn key(denial: &Denial) -> Key {
-    let Denial { axis, mechanism, operation, object, errno, http_status, rule, reason, subject, .. } = denial;
+    let Denial { evidence, axis, mechanism, operation, object, errno, http_status, rule, reason, subject, .. } = denial;
     let mut parts = Parts::default();
-    for word in [axis.name(), mechanism.name(), operation, rule, reason] {
+    for word in [evidence.name(), axis.name(), mechanism.name(), operation, rule, reason] {
         parts.text(Some(word));
     }
     for word in [errno, &object.host, &object.path, &object.to, &object.text, &subject.comm, &subject.exe] {

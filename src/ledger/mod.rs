@@ -3,6 +3,7 @@ pub mod attempts;
 pub mod chain;
 pub mod control_path;
 pub mod counts;
+pub mod denial;
 pub mod error;
 pub mod escape;
 pub mod fold;

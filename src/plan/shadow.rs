@@ -30,6 +30,14 @@ pub enum NoShadow {
         /// What is shadowed.
         shadow: String,
     },
+    /// Nothing of it is in force that a probe could try.
+    #[error(
+        "--shadow {shadow}: probes try what is enforced, and nothing of a shadow is; accepted: ringfence probe --policy {shadow}"
+    )]
+    Probed {
+        /// What is shadowed.
+        shadow: String,
+    },
     /// Another rung than the one that has a shadow is demanded.
     #[error(
         "--shadow {shadow}: rung {rung} has no shadow; accepted: rung full, which is root with CAP_SYS_ADMIN and CAP_NET_ADMIN"
@@ -67,6 +75,17 @@ pub fn check(policy: &Policy) -> Result<(), Refusal> {
             Err(NoShadow::Shielded { shadow: shadow.named.to_string() }.into())
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a shadow where the policy is to be probed.
+///
+/// # Errors
+/// [`NoShadow::Probed`].
+pub fn check_not_probed(policy: &Policy) -> Result<(), Refusal> {
+    match &policy.shadow {
+        Some(shadow) => Err(NoShadow::Probed { shadow: shadow.named.to_string() }.into()),
+        None => Ok(()),
     }
 }
 

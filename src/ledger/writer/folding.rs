@@ -3,7 +3,7 @@
 use super::super::counts::Slot;
 use super::super::error::LedgerError;
 use super::super::fold::{Due, Fold, Folds, Key, key};
-use super::super::record::Denial;
+use super::super::record::{Denial, Evidence, Mechanism};
 use super::{Appended, Ledger, LedgerMode};
 use std::time::Instant;
 
@@ -37,6 +37,11 @@ impl Ledger {
     }
 
     pub(super) fn denied(&mut self, mut denial: Denial, now: Instant) -> Result<Appended, LedgerError> {
+        denial.evidence = match denial.evidence {
+            _ if self.shadow && denial.mechanism != Mechanism::Proxy => Evidence::ShadowObserved,
+            Evidence::ShadowObserved if !self.shadow => Evidence::EnforcementObserved,
+            told => told,
+        };
         denial.attempt = self.attempts.number(&denial);
         let overdue = self.flush_due(now);
         let key = key(&denial);
