@@ -6,7 +6,7 @@ use super::rootless::Namespaces;
 use super::specs::{confinement, kept, sockets, unnoted};
 use super::surroundings::{command_environment, surroundings};
 use super::view::enter_view;
-use super::{Installation, InstallError, Invocation, StageProcess, covers, tool_files};
+use super::{InstallError, Installation, Invocation, StageProcess, covers, tool_files};
 use crate::channel::Channel;
 use crate::confine::Confinement;
 use crate::host::{Facts, real_path};
