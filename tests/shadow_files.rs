@@ -7,7 +7,7 @@ mod shadows;
 
 use common::{Ended, Fence, as_root};
 use ringfence::ledger::record::Body;
-use shadows::{ACTS, Stage, held_against, multiset, would_deny};
+use shadows::{ACTS, Stage, would_deny};
 use std::time::Duration;
 
 const SHADOW: [&str; 4] = ["--policy", "control", "--shadow", "nist-high"];

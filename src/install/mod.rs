@@ -20,7 +20,6 @@ pub mod shields;
 pub(crate) mod specs;
 mod stage_process;
 mod start_stage;
-mod start_stage;
 mod surroundings;
 mod take_down;
 mod tool_files;

@@ -28,7 +28,7 @@ pub(super) struct Loaded<'a> {
     pub(super) policy: Policy,
     invocation: Invocation,
     pub(super) probes: Selection,
-    run: RunId,
+    pub(super) run: RunId,
     databases: Databases,
     identity: Option<Identity>,
     own_uid: Option<u32>,

@@ -32,7 +32,7 @@ impl Ledger {
     }
 
     /// A line of which a part is out has its place in the chain: its rest will follow.
-    fn write(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
         let head = head_after(&line);
         line.push(b'\n');
         let result = self.sink.write_line(&line).map_err(|Refused { begun, cause }| self.refused(begun, cause));

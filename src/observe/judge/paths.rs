@@ -2,7 +2,7 @@
 
 use super::metadata::is_metadata;
 use super::{Looked, Verdict};
-use crate::observe::act::{Act, Address, Base, Change, Made, Place};
+use crate::observe::act::{Act, Address, Base, Made, Place};
 use crate::observe::ask::{self, Answer};
 use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::{self, Expected};

@@ -19,7 +19,7 @@ use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, ResolveFlag};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
