@@ -173,7 +173,7 @@ int main(int count, char **arguments) {
     ACT("roots-into-own", (mkdir(W "into-own", 0700), rename("/tmp/roots5", W "into-own/x"), unlink(W "into-own/x")));
     ACT("own-into-roots", (own_file(W "into-roots"), rename(W "into-roots", "/tmp/roots-directory/x")));
     ACT("own-linked-into-roots", (own_file(W "linked"), link(W "linked", "/tmp/roots-directory/y")));
-    ACT("roots-linked", link("/tmp/roots", W "roots-linked"));
+    ACT("roots-linked", link("/tmp/roots4", W "roots-linked"));
     ACT("exchange-with-roots", (own_file(W "swap"), renameat2(AT_FDCWD, W "swap", AT_FDCWD, "/tmp/roots6", RENAME_EXCHANGE)));
     ACT("directory-out-of-own", (mkdir(W "moving", 0700), rename(W "moving", "/tmp/moved-directory")));
     ACT("own-over-own", (own_file(W "over"), own_file(W "under"), rename(W "over", W "under")));
