@@ -26,8 +26,10 @@ fn shadowed(fence: &Fence, script: &str) -> Ended {
 }
 
 fn gaps(ended: &Ended) -> Vec<&str> {
-    let of = |body| if let &Body::Gap(ref gap) = body { Some(gap.cause.as_str()) } else { None };
-    ended.records.iter().filter_map(|record| of(&record.body)).collect()
+    let records = ended.records.iter();
+    records
+        .filter_map(|record| if let Body::Gap(gap) = &record.body { Some(gap.cause.as_str()) } else { None })
+        .collect()
 }
 
 #[test]
