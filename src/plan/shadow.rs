@@ -149,6 +149,12 @@ fn unobserved(stricter: &Plan) -> Vec<String> {
             "what becomes of an act by an earlier one that {level} would have refused: each is judged by itself, as things \
              are when it is made"
         ),
+        "names by way of a descriptor or a working directory on a file system of FUSE that the command has mounted: its process \
+         may wait for an answer here before it gives one"
+            .to_owned(),
+        "changes of a file that has several names in an image's layer, once it has been changed: it is then taken for the \
+         command's own"
+            .to_owned(),
     ];
     if stricter.wall.is_some() {
         sentences.extend([
