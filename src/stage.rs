@@ -24,7 +24,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::WaitStatus;
-use nix::unistd::{Pid, getpid, setpgid};
+use nix::unistd::{Pid, getpid, getppid, setpgid};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -160,14 +160,14 @@ pub struct Stage {
 impl Stage {
     /// Puts the calling, freshly forked process into the sandbox's namespaces by `enter`, and lives the stage's life there;
     /// returns the exit status. Where there is an observer, the calling process becomes that, tells `told` what it sees,
-    /// and the stage is a child of its. `cover` mounts again what is to be seen at some paths, in a process of its own. `leave`
-    /// is for when nothing of the sandbox is left: the supervisor may not live any more to undo what is on disk.
+    /// and the stage is a child of its. `cover` mounts again what is to be seen at some paths, in a process of its own: in its own
+    /// view, or in that of the process that it is given. `leave` is for when nothing of the sandbox is left: the supervisor may not live any more to undo what is on disk.
     pub fn live(
         self,
         supervisor: Channel,
         told: Channel,
         enter: impl FnOnce() -> Result<(), String>,
-        cover: impl Fn(&[PathBuf]) -> Result<(), String>,
+        cover: impl Fn(&[PathBuf], Option<Pid>) -> Result<(), String>,
         leave: impl FnOnce() -> Result<(), String>,
     ) -> i32 {
         let apart = setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(|errno| format!("stage: setpgid: {errno}"));
@@ -180,7 +180,9 @@ impl Stage {
         if let Err(cause) = apart.and_then(|()| entered.map_or(Ok(()), |enter| enter())) {
             return failed(&supervisor, cause);
         }
-        let Some(spec) = &self.observer else { return self.attend(supervisor, None, cover, leave) };
+        let Some(spec) = &self.observer else {
+            return self.attend(supervisor, None, |paths| cover(paths, None), leave);
+        };
         let (stages, observers) = match process::handover() {
             Ok(ends) => ends,
             Err((call, errno)) => return failed(&supervisor, format!("observer: {call}: {errno}")),
@@ -188,7 +190,8 @@ impl Stage {
         match sys::fork_single_threaded() {
             Ok(Fork::Child) => {
                 drop((told, observers, ways));
-                self.attend(supervisor, Some(stages), cover, leave)
+                let view = of_observer.then(getppid);
+                self.attend(supervisor, Some(stages), |paths| cover(paths, view), leave)
             }
             Ok(Fork::Parent(stage)) => {
                 process::live(spec, stage, told, observers, ways, || enter.map_or(Ok(()), |enter| enter()))

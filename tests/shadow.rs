@@ -3,112 +3,17 @@
 
 mod attempts;
 mod common;
+#[path = "common/live.rs"]
+mod live;
+mod shadows;
 
-use common::{Ended, Fence, as_root};
-use ringfence::ledger::record::{Body, Denial, Mechanism};
+use common::{Fence, as_root};
+use live::Live;
+use ringfence::ledger::record::{Evidence, Mechanism};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::process::Child;
-
-/// Where the acts lie in the box.
-const ACTS: &str = "/usr/local/bin/shadow-acts";
-
-/// What they meet. It is made anew before each run.
-const FURNISH: &str = "
-    rm -rf /usr/fix /etc/fix /usr/closed /tmp/* /app/* /new-top /run/new /root/new /var/tmp/new /dev/shm/shadow-act
-    mkdir -p /usr/fix/open /usr/fix/empty /etc/fix /usr/closed/sub /tmp/work /tmp/roots-directory /app
-    for name in file victim from out one two open/file; do echo x > /usr/fix/$name; done
-    chmod 0666 /usr/fix/open/file; chmod 0777 /usr/fix/open /tmp/work; ln -s file /usr/fix/link
-    echo x > /usr/closed/file; chmod 0700 /usr/closed
-    for name in roots roots2 roots3 roots4; do echo x > /tmp/$name; done
-    echo x > /app/there; echo x > /app/old
-    cp /usr/bin/true /usr/local/bin/set-id; chmod 4755 /usr/local/bin/set-id
-    cp /usr/bin/true /usr/local/bin/set-gid; chmod 2755 /usr/local/bin/set-gid
-    cp /usr/bin/true /usr/local/bin/with-capability
-    python3 -c '
-import os, struct, socket
-os.setxattr(\"/usr/local/bin/with-capability\", \"security.capability\", struct.pack(\"<5I\", 0x02000001, 1 << 13, 0, 0, 0))
-path = \"/run/roots.sock\"
-os.path.exists(path) and os.unlink(path)
-socket.socket(socket.AF_UNIX).bind(path)'";
-
-/// A box with the acts, and a process in it that is none of any run's.
-struct Stage {
-    fence: Fence,
-    outside: Child,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let fence = Fence::new();
-        fence.world.write(ACTS, attempts::compile("tests/shadow/acts.c"), 0o755);
-        let mut sleep = fence.world.command("sleep");
-        sleep.arg("600");
-        let outside = fence.world.spawn(sleep).expect("a process outside");
-        Stage { fence, outside }
-    }
-
-    fn run(&self, flags: &[&str]) -> Ended {
-        as_root(&self.fence, FURNISH);
-        let ended = self.fence.run(flags, &format!("exec {ACTS} {}", self.outside.id()));
-        assert_eq!(ended.said.code, Some(0), "{ended}");
-        ended
-    }
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        // It may have ended with its world.
-        let _gone = self.outside.kill().and_then(|()| self.outside.wait());
-    }
-}
-
-/// What is the same of an act's refusal whoever records it.
-fn essence(denial: &Denial) -> String {
-    let Denial { axis, operation, object, errno, http_status, rule, reason, mechanism, .. } = denial;
-    json!([axis, operation, object, errno, http_status, rule, reason, mechanism.name()]).to_string()
-}
-
-/// Refusals, and how often each was made.
-fn multiset<'d>(denials: impl IntoIterator<Item = &'d Denial>) -> BTreeMap<String, u64> {
-    let mut counted = BTreeMap::new();
-    for denial in denials {
-        *counted.entry(essence(denial)).or_default() += denial.count;
-    }
-    counted
-}
-
-fn would_deny(ended: &Ended) -> Vec<&Denial> {
-    let records = ended.records.iter();
-    records.filter_map(|record| if let Body::WouldDeny(denial) = &record.body { Some(denial) } else { None }).collect()
-}
-
-/// The answers to the acts by their names.
-fn answers(ended: &Ended) -> BTreeMap<&str, &str> {
-    ended.said.out.lines().map(|line| line.split_once(' ').unwrap_or_else(|| panic!("{line:?}: {ended}"))).collect()
-}
-
-fn difference<'m>(one: &'m BTreeMap<String, u64>, other: &BTreeMap<String, u64>) -> Vec<(&'m String, u64)> {
-    let more = |(text, count): (&'m String, &u64)| {
-        let left = count.saturating_sub(other.get(text).copied().unwrap_or_default());
-        (left > 0).then_some((text, left))
-    };
-    one.iter().filter_map(more).collect()
-}
-
-/// Runs the session under a level and under its shadow, and holds one against the other.
-fn held_against(stage: &Stage, level: &str) -> (Ended, Ended) {
-    let enforced = stage.run(&["--policy", level]);
-    let shadowed = stage.run(&["--policy", "control", "--shadow", level]);
-    let (refused, told) = (multiset(enforced.denials()), multiset(would_deny(&shadowed)));
-    let (missing, made_up) = (difference(&refused, &told), difference(&told, &refused));
-    assert!(missing.is_empty() && made_up.is_empty(), "not told: {missing:#?}\nmade up: {made_up:#?}\n{shadowed}");
-    assert!(shadowed.denials().is_empty(), "{shadowed}");
-    assert_eq!(shadowed.seal().denials.values().sum::<u64>(), 0);
-    assert_eq!(shadowed.seal().would_deny, enforced.seal().denials, "{shadowed}");
-    assert!(shadowed.seal().complete, "{shadowed}");
-    (enforced, shadowed)
-}
+use shadows::{ACTS, Stage, answers, held_against, multiset, would_deny};
+use std::net::Ipv4Addr;
+use world::Origin;
 
 #[test]
 fn locked_is_shadowed_one_to_one() {
@@ -298,6 +203,9 @@ fn it_is_told_everywhere_that_nothing_of_it_was_enforced() {
     }
     // Beside a run that is held, none of it is added to what was refused.
     let held = fence.run(&["--policy", "nist-high"], "mkdir /usr/local/z");
+    assert!(would_deny(&ended).iter().all(|denial| denial.evidence == Evidence::ShadowObserved), "{ended}");
+    assert!(held.denials().iter().all(|denial| denial.evidence == Evidence::EnforcementObserved), "{held}");
+    assert!(one.contains(" (EROFS) ") && !one.contains(" EROFS "), "{one}");
     let both = report(&[&ended.ledger, &held.ledger]);
     let title = "A SHADOW OF NIST-HIGH: NOTHING OF THIS WAS ENFORCED, AND NONE OF IT IS COUNTED ABOVE";
     assert!(both.contains(title), "{both}");
@@ -337,6 +245,79 @@ fn what_the_proxy_and_the_firewall_would_refuse_is_served() {
     assert_eq!(rules, [get, connect, ("tcp", "default-deny", None)], "{ended}");
     let by_proxy = told.iter().filter(|denial| denial.mechanism == Mechanism::Proxy).count();
     assert_eq!(by_proxy, 3, "the proxy tells of whoever asks it: {ended}");
+}
+
+#[test]
+fn what_no_proxy_can_serve_is_told_apart() {
+    let stage = Stage::new();
+    let flags = ["--policy", "control", "--shadow", "nist-high"];
+    let ended = stage.fence.run(&flags, &format!("{ACTS} 1 proxy-malformed; {ACTS} 1 proxy-get; mkdir /usr/local/x"));
+    assert!(ended.said.out.starts_with("proxy-malformed 400 ") && ended.said.out.contains("proxy-get 200 "), "{ended}");
+    let told: Vec<_> = would_deny(&ended).iter().map(|d| (d.rule.as_str(), d.evidence)).collect();
+    let through = Evidence::ShadowObserved;
+    let expected = [("malformed", Evidence::EnforcementObserved), ("default-deny", through), ("read-only", through)];
+    assert_eq!(told, expected, "{ended}");
+    let verified = stage.fence.verify(&ended.ledger);
+    let line = "a shadow of nist-high, enforcing control: 3 would be denied, and 1 of it was refused, which its proxy could \
+                not serve";
+    assert_eq!(verified.out.lines().nth(1), Some(line), "{verified}");
+    let report = stage.fence.output(stage.fence.ringfence(&["report", &ended.ledger])).out;
+    assert!(report.contains(" (EROFS) ") && report.contains(" (403) ") && report.contains(" 400 "), "{report}");
+    assert!(report.contains("would be denied under nist-high, 1 of it refused, which the proxy could not serve: "));
+}
+
+#[test]
+fn its_proxy_is_no_way_past_what_another_run_enforces() {
+    let fence = Fence::new();
+    let control_plane = Origin::http(fence.world.inside(), Ipv4Addr::LOCALHOST, 8500, world::origin::standard());
+    let control_plane = control_plane.expect("a server on loopback");
+    let script = "import os\nprint(os.environ['http_proxy'], flush=True)\ninput()\n";
+    let mut shadow = Live::start(&fence, &[], &["--policy", "control", "--shadow", "nist-high"], script);
+    let proxy = shadow.line();
+    let ask = format!("curl -sS -x {proxy} -o /dev/null -w 'code=%{{http_code}}\n' http://127.0.0.1:8500/");
+    let free = fence.run(&["--policy", "non-root"], &ask);
+    assert_eq!(free.value("code"), "200", "{free}");
+    let served = control_plane.requests().len();
+    assert_eq!(served, 1);
+    let held = fence.run(&["--policy", "non-root", "--control-plane-port", "8500"], &ask);
+    assert_eq!(held.value("code"), "000", "{held}");
+    assert_eq!(control_plane.requests().len(), served, "{held}");
+    let rules: Vec<_> = held.denials().iter().map(|denial| denial.rule.clone()).collect();
+    assert!(!rules.is_empty() && rules.iter().all(|rule| rule == "control-plane"), "{held}");
+    shadow.go_on();
+    shadow.end(&fence);
+}
+
+#[test]
+fn the_command_has_the_callers_groups() {
+    let fence = Fence::new();
+    for groups in ["", "20,4242"] {
+        let said = |flags: &[&str]| {
+            let (command, ledger) = fence.command(flags, &["bash", "-c", "id -G; grep Groups: /proc/self/status"]);
+            let mut caller = fence.world.command("setpriv");
+            match groups {
+                "" => caller.arg("--clear-groups"),
+                some => caller.args(["--groups", some]),
+            };
+            caller.arg(command.get_program()).args(command.get_args());
+            let ended = fence.ended(world::Said::from(fence.world.output(caller)), ledger);
+            assert_eq!(ended.said.code, Some(0), "{ended}");
+            ended.said.out
+        };
+        let plain = said(&["--policy", "control"]);
+        assert_eq!(said(&["--policy", "control", "--shadow", "nist-high"]), plain, "{groups:?}");
+        assert!(plain.contains("4242") != groups.is_empty(), "{plain}");
+    }
+}
+
+#[test]
+fn a_probe_of_a_shadow_is_refused() {
+    let fence = Fence::new();
+    let probe = |flags: &[&str]| fence.output(fence.ringfence(&[&["probe", "--policy"], flags].concat()));
+    let said = probe(&["control", "--shadow", "nist-high"]);
+    assert_eq!((said.code, said.err.lines().count()), (Some(125), 1), "{said}");
+    assert!(said.err.contains("accepted: ringfence probe --policy nist-high"), "{said}");
+    assert_eq!(probe(&["control"]).code, Some(0));
 }
 
 #[test]

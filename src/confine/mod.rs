@@ -43,6 +43,8 @@ pub struct Confinement {
     /// Whether this is a shadow's: the command is held by nothing of it and its calls are shown to the observer, which takes
     /// the whole confinement.
     pub shadow: bool,
+    /// The groups that a shadow's command has again: those of the processes that fork it are the run's marks as well.
+    pub groups: Option<Vec<u32>>,
 }
 
 /// Why a child could not be confined.
@@ -100,6 +102,7 @@ impl Confinement {
             // Without an observer nothing would be told, and the record would pass for whole.
             let Some(handover) = handover else { return wanted("shadow", "no observer", "one") };
             let peer = Peer::fork(&handover)?;
+            self.take_callers_groups()?;
             return self.load_filter(Some(peer));
         }
         let Some(identity) = &self.identity else {
@@ -161,11 +164,19 @@ impl Confinement {
         self.means.files == FileBarrier::Landlock
     }
 
+    /// Where no number was marked, for want of SETGID, the groups are the caller's still.
+    fn take_callers_groups(&self) -> Result<(), ConfineError> {
+        let mut groups: Vec<Gid> = self.groups.iter().flatten().copied().map(Gid::from_raw).collect();
+        groups.sort_by_key(|group| group.as_raw());
+        let now = getgroups().map_err(failed("groups", "getgroups"))?;
+        if now == groups { Ok(()) } else { take_groups(groups) }
+    }
+
     /// Groups, ids, capabilities.
     fn give_up(&self, identity: &Identity) -> Result<(), ConfineError> {
         // Who keeps its uid has no SETGID either, by which groups are left (setgroups(2)).
         if !self.means.one_uid && !mutation::left_out("groups") {
-            drop_groups()?;
+            take_groups(Vec::new())?;
         }
         // After the groups: setgroups needs SETGID, which leaves with the uid.
         if !mutation::left_out("ids") {
@@ -241,9 +252,10 @@ fn empty_bounding_set() -> Result<(), ConfineError> {
     Ok(())
 }
 
-fn drop_groups() -> Result<(), ConfineError> {
-    setgroups(&[]).map_err(failed("groups", "setgroups"))?;
-    wanted("groups", getgroups().map_err(failed("groups", "getgroups"))?, Vec::new())
+/// Takes these groups, which are in order, as the kernel keeps them.
+fn take_groups(groups: Vec<Gid>) -> Result<(), ConfineError> {
+    setgroups(&groups).map_err(failed("groups", "setgroups"))?;
+    wanted("groups", getgroups().map_err(failed("groups", "getgroups"))?, groups)
 }
 
 fn become_identity(uid: Uid, gid: Gid) -> Result<(), ConfineError> {

@@ -1,7 +1,7 @@
 //! The observer's confinement: the command's, as far as the kernel's verdict on a path depends on it, and no listener.
 
 use super::{
-    ConfineError, Confinement, drop_groups, empty_bounding_set, failed, keyring, no_new_privs_set, one_thread, wanted,
+    ConfineError, Confinement, empty_bounding_set, failed, keyring, no_new_privs_set, one_thread, take_groups, wanted,
 };
 use crate::plan::means::EgressBarrier;
 use crate::sys::{self, CapabilitySets, capability};
@@ -52,7 +52,7 @@ impl Confinement {
     fn take_ids(&self, uid: Uid, gid: Gid, own: Uid) -> Result<u64, ConfineError> {
         let kept = sys::capget().map_err(failed("observer", "capget"))?.permitted & SYS_PTRACE;
         empty_bounding_set()?;
-        drop_groups()?;
+        take_groups(Vec::new())?;
         sys::keep_capabilities(true).map_err(failed("observer", "prctl"))?;
         setresgid(gid, gid, gid).map_err(failed("observer", "setresgid"))?;
         // Where it connects for the command, whom it connects to sees the effective uid (unix(7), SO_PEERCRED).

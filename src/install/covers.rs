@@ -12,7 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, mkdirat};
-use nix::unistd::{Gid, Uid, fchown};
+use nix::unistd::{Gid, Pid, Uid, fchown};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -143,14 +143,17 @@ impl MountPlan {
 }
 
 /// Mounts again what the plan has at these paths, of which someone outside has taken it away by replacing what it was mounted
-/// on. The calling process is single-threaded and lives in the view's namespace, and is of no further use than to say how it went.
+/// on. The calling process is single-threaded and lives in the view's namespace, or enters that of the process `view`; it is of
+/// no further use than to say how it went.
 ///
 /// The mounts are made in a namespace apart, for what is mounted on the way would be seen in the command's.
-pub fn cover_again(plan: &MountPlan, paths: &[PathBuf]) -> Result<(), MountError> {
+pub fn cover_again(plan: &MountPlan, paths: &[PathBuf], view: Option<Pid>) -> Result<(), MountError> {
     let plan = plan.at(paths);
-    let own = Path::new("/proc/self/ns/mnt");
+    let own = view.map_or_else(|| "/proc/self/ns/mnt".into(), |view| PathBuf::from(format!("/proc/{view}/ns/mnt")));
+    let own = own.as_path();
     let view =
         File::open(own).map_err(|e| failed("open", own)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
+    setns(&view, CloneFlags::CLONE_NEWNS).map_err(failed("setns", own))?;
     unshare_mounts().map_err(failed("unshare", Path::new("mount namespace")))?;
     let covers = Covers::make(&plan)?;
     setns(&view, CloneFlags::CLONE_NEWNS).map_err(failed("setns", own))?;

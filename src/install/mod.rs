@@ -19,6 +19,7 @@ mod shadow;
 pub mod shields;
 pub(crate) mod specs;
 mod stage_process;
+mod start_stage;
 mod surroundings;
 mod take_down;
 mod tool_files;
@@ -29,22 +30,17 @@ mod witness;
 pub mod workspace;
 
 use crate::channel::Channel;
-use crate::confine::Confinement;
 use crate::confine::exec::{Command, SignalState, as_text};
-use crate::host::{Facts, real_path};
+use crate::host::Facts;
 use crate::mutation;
 use crate::observe::evidence::{Evidence, EvidenceError, Hearing, Source};
 use crate::observe::landlock_audit::LandlockAudit;
 use crate::observe::nflog::NfLog;
-use crate::observe::process::{Mounted, ObserverSpec};
 use crate::plan::Plan;
-use crate::plan::means::{EgressBarrier, FileBarrier, SeenBy};
+use crate::plan::means::EgressBarrier;
 use crate::probe::Suite;
 use crate::probe::selection::Selection;
-use crate::stage::Stage;
-use crate::supervise::terminal::Terminal;
-use crate::supervise::watch_mounts::{self, MountWatch};
-use crate::sys::{self, Fork};
+use crate::supervise::watch_mounts::MountWatch;
 use account::AccountError;
 use account::Identity;
 pub use error::InstallError;
@@ -59,17 +55,15 @@ use publish::{Forwarder, Published};
 use reserve::{Reservation, ReserveError};
 use rootless::Namespaces;
 use serde::{Deserialize, Serialize};
-use specs::{confinement, kept, sockets, unnoted, wall_spec};
+use specs::wall_spec;
 pub use stage_process::StageProcess;
 use std::ffi::OsString;
-use std::net::{SocketAddr, SocketAddrV4};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::net::SocketAddrV4;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use surroundings::{c_strings, command_environment, surroundings, workdir};
+use surroundings::{c_strings, command_environment, workdir};
 use undo::{Undo, UndoFile};
-use view::enter_view;
 use workspace::{Owners, Ownership};
 
 /// What the command is and where it comes from.
@@ -86,6 +80,8 @@ pub struct Invocation {
     pub environment: Vec<(OsString, OsString)>,
     /// Variables that were asked for by name.
     pub added: Vec<(OsString, OsString)>,
+    /// The caller's supplementary groups.
+    pub groups: Vec<u32>,
     /// The caller's signal state.
     pub signals: SignalState,
     /// Which of the descriptors 0 to 2 the caller had closed.
@@ -246,117 +242,6 @@ impl Installation {
             self.evidence.sockets_of(monitor);
         }
         Ok(())
-    }
-
-    fn start_stage(
-        &mut self,
-        run: &str,
-        plan: &Plan,
-        facts: &Facts,
-        own_uid: Option<u32>,
-        invocation: &Invocation,
-    ) -> Result<(), InstallError> {
-        let proxy = self.proxy.map(|p| p.1);
-        let shadow = plan.shadow.is_some();
-        let held = plan.shadow.as_deref().unwrap_or(plan);
-        let mut mounts = held.mounts.clone();
-        self.protect_from_later(run, plan, &facts.session, mounts.as_mut())?;
-        // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
-        for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {
-            file.target = real_path(&file.target);
-        }
-        if let (Some(mounts), Some(undo)) = (&mut mounts, &self.undo_file) {
-            mounts.mask(&undo.path);
-        }
-        let by_landlock = held.rung.means().files == FileBarrier::Landlock;
-        if let (Some(mounts), Some(proxy), false) = (&mut mounts, proxy, by_landlock) {
-            mounts.files.extend(tool_files::overlays(SocketAddr::V4(proxy))?);
-        }
-        let environment = command_environment(plan, invocation, proxy)?;
-        // A shadow's probes try what is enforced, which none of it is.
-        let (seen, by) = if shadow { (None, None) } else { (mounts.as_ref(), self.proxy) };
-        let surroundings = surroundings(plan, seen, by, invocation, &environment);
-        let (confinement, calls) = confinement(held, shadow)?;
-        let observer = held.identity.as_ref().zip(own_uid).map(|(identity, own_uid)| ObserverSpec {
-            confinement: confinement.clone(),
-            own_uid,
-            calls,
-            ids: identity.into(),
-            unnoted: unnoted(held, proxy),
-            mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
-            view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
-            kept: kept(held),
-            sockets: sockets(run, held, proxy),
-            shadow: shadow
-                .then(|| held.workspaces.keys().chain(held.home.as_ref().map(|home| &home.path)).cloned().collect()),
-        });
-        let confinement = if shadow { Confinement { identity: None, ..confinement } } else { confinement };
-        let stage = Stage {
-            confinement,
-            observer,
-            suite: Suite::for_run(surroundings, std::mem::take(&mut self.probes)).map_err(InstallError::Stage)?,
-            terminal: Terminal::of_caller(),
-        };
-        self.bait = stage.suite.bait_of_outside().map_err(InstallError::Stage)?;
-        let (ours, theirs) = Channel::pair()?;
-        let (hears, tells) = Channel::pair()?;
-        let (takes_table, gives_table) = Channel::pair()?;
-        let id_mapping = facts.id_mapping.as_ref().map(AsFd::as_fd);
-        let (means, scopes) = (held.rung.means(), held.scopes);
-        match sys::fork_single_threaded().map_err(|errno| InstallError::Call { call: "fork", errno })? {
-            Fork::Child => {
-                // Of the supervisor's descriptors the stage keeps none: not the ledger, not the evidence, not the status;
-                // and the supervisor's end of the channel would never close.
-                let kept = [
-                    Some(theirs.as_fd().as_raw_fd()),
-                    Some(tells.as_fd().as_raw_fd()),
-                    Some(gives_table.as_fd().as_raw_fd()),
-                    id_mapping.map(|fd| fd.as_raw_fd()),
-                    stage.terminal.as_ref().map(Terminal::number),
-                ];
-                let inside = self.namespaces.as_ref();
-                let placeholders = self.placeholders.as_ref();
-                let undone = placeholders.into_iter().flat_map(Placeholders::descriptors);
-                let ways_in = inside.into_iter().flat_map(Namespaces::descriptors);
-                let kept: Vec<RawFd> = kept.into_iter().flatten().chain(ways_in).chain(undone).collect();
-                if sys::close_all_but(&kept).is_err() {
-                    sys::exit_now(1);
-                }
-                // What lies further up the stack owns descriptors that are closed now, and must not run here.
-                let lived = catch_unwind(AssertUnwindSafe(|| {
-                    let enter = || {
-                        inside.map_or(Ok(()), |inside| inside.join().map_err(|e| e.to_string()))?;
-                        let Some(plan) = &mounts else { return Ok(()) };
-                        enter_view(plan, means, scopes, id_mapping)?;
-                        match by_landlock {
-                            true => Ok(()),
-                            false => watch_mounts::give_table(gives_table).map_err(|e| e.to_string()),
-                        }
-                    };
-                    let cover = |paths: &[PathBuf]| {
-                        let plan = mounts.as_ref().ok_or("no mounts carry this view")?;
-                        covers::cover_again(plan, paths).map_err(|e| e.to_string())
-                    };
-                    let leave =
-                        || placeholders.map_or(Ok(()), Placeholders::remove_from_inside).map_err(|e| e.to_string());
-                    stage.live(theirs, tells, enter, cover, leave)
-                }));
-                sys::exit_now(lived.unwrap_or(1));
-            }
-            Fork::Parent(pid) => {
-                self.identity = plan.identity.clone();
-                self.shadow = shadow;
-                if plan.reads_seen_by == Some(SeenBy::Fanotify) {
-                    self.to_be_witnessed.clone_from(&plan.tripwires);
-                }
-                self.observer = stage.observer.as_ref().map(|_| pid);
-                self.stage = Some(StageProcess { pid, channel: ours });
-                self.view_to_come = mounts.filter(|_| !by_landlock).map(|plan| (takes_table, plan));
-                self.observer_channel = Some(hears).filter(|_| stage.observer.is_some());
-                self.suite = Some(stage.suite);
-                Ok(())
-            }
-        }
     }
 
     /// The stage is in the sandbox's namespaces, under this number: from here on the observer, its parent, is heard.

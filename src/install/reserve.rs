@@ -141,7 +141,7 @@ fn mark(numbers: &[u32]) -> Result<Vec<u32>, ReserveError> {
     Ok(taken)
 }
 
-/// The uids and supplementary groups of every process but this one.
+/// The uids and supplementary groups of every process but this one, and the uids of sockets.
 ///
 /// Reading the table is what a run's start costs most on a machine with many processes: it is read once before the numbers
 /// are chosen and once after.
@@ -159,7 +159,19 @@ fn taken_by_others() -> BTreeSet<u32> {
         let lines = status.lines().filter_map(|l| l.strip_prefix("Uid:").or_else(|| l.strip_prefix("Groups:")));
         taken.extend(lines.flat_map(str::split_whitespace).filter_map(|n| n.parse::<u32>().ok()));
     }
+    taken.extend(SOCKETS.iter().flat_map(|table| owners(&procfs::read(table).unwrap_or_default())));
     taken
+}
+
+/// The sockets of the network namespace (proc_pid_net(5)): those of a shadow's command have its account's uid, and outlive the
+/// run with whom it leaves behind, who is root.
+const SOCKETS: [&str; 6] =
+    ["/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6", "/proc/net/raw", "/proc/net/raw6"];
+
+/// The uids that such a table shows.
+fn owners(table: &str) -> Vec<u32> {
+    const UID: usize = 7;
+    table.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(UID)?.parse().ok()).collect()
 }
 
 /// Whether all of a process has ended, by its /proc/PID/status: where the init does not reap, it stays in the table for ever.

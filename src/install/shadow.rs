@@ -7,6 +7,15 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::policy::Axis;
 
 impl Installation {
+    /// The observer's mounts are no longer what they were to be: from here on what it says of paths may be wrong, and they are
+    /// watched no more.
+    pub fn lose_view(&mut self, difference: &str, ledger: &mut Ledger) -> Result<(), LedgerError> {
+        self.view = None;
+        let cause = format!("the shadow's mounts were changed: {difference}");
+        let gap = Gap { axis: Some(Axis::Filesystem), source: "mounts".to_owned(), lost: 0, cause };
+        ledger.append(Body::Gap(gap)).map(drop)
+    }
+
     /// Whether nothing is refused and what would be is recorded.
     pub fn is_shadow(&self) -> bool {
         self.shadow

@@ -85,6 +85,7 @@ pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Cal
         shared: None,
         audited: plan.audited,
         shadow,
+        groups: None,
     };
     Ok((confinement, calls))
 }

@@ -12,8 +12,10 @@ pub fn key(body: &Body) -> Option<Key> {
     let mut parts = Parts::default();
     let (object, subject) = match body {
         Body::Denial(denial) | Body::WouldDeny(denial) => {
-            let Denial { axis, mechanism, operation, object, errno, http_status, rule, reason, subject, .. } = denial;
-            for word in [axis.name(), mechanism.name(), operation, rule, reason] {
+            let Denial {
+                evidence, axis, mechanism, operation, object, errno, http_status, rule, reason, subject, ..
+            } = denial;
+            for word in [evidence.name(), axis.name(), mechanism.name(), operation, rule, reason] {
                 parts.text(Some(word));
             }
             parts.text(errno.as_deref());

@@ -4,6 +4,7 @@ pub mod chain;
 pub mod control_path;
 mod counted;
 pub mod counts;
+pub mod denial;
 pub mod error;
 pub mod escape;
 pub mod fold;

@@ -4,7 +4,7 @@ use super::chain::{ORIGIN, head_after, is_head};
 use super::escape::printable;
 use super::lines::{Line, Lines};
 use super::open_folds::OpenFolds;
-use super::record::{Body, Gap, Record, Seal, ShieldState, ShieldsEnd, Start, VERSION};
+use super::record::{Body, Gap, Mechanism, Record, Seal, ShieldState, ShieldsEnd, Start, VERSION};
 use super::run_id::RunId;
 use super::tally::Tally;
 use crate::policy::Posture;
@@ -60,13 +60,19 @@ pub struct Shadowed {
     pub enforced: String,
     /// What would have been refused, folded records in full.
     pub would_deny: u64,
+    /// How much of it was refused all the same, as what its proxy cannot serve.
+    pub refused: u64,
 }
 
 impl fmt::Display for Shadowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shadowed { level, enforced, would_deny } = self;
+        let Shadowed { level, enforced, would_deny, refused } = self;
         let [level, enforced] = [level, enforced].map(|level| printable(level));
-        write!(f, "a shadow of {level}, enforcing {enforced}: {would_deny} would be denied, and none of it was refused")
+        write!(f, "a shadow of {level}, enforcing {enforced}: {would_deny} would be denied, and ")?;
+        match refused {
+            0 => f.write_str("none of it was refused"),
+            _ => write!(f, "{refused} of it was refused, which its proxy could not serve"),
+        }
     }
 }
 
@@ -206,7 +212,7 @@ impl Check {
         self.body(&record.body, line.bytes)?;
         if let (Body::Start(Start { shadow: Some(shadow), postures, .. }), 0) = (&record.body, self.records) {
             let (level, enforced) = (shadow.level.clone(), record.level.clone());
-            self.shadow = Some(Shadowed { level, enforced, would_deny: 0 });
+            self.shadow = Some(Shadowed { level, enforced, would_deny: 0, refused: 0 });
             self.open = postures.values().all(|posture| posture == Posture::Open.name());
         }
         self.folds.note(&record);
@@ -257,10 +263,20 @@ impl Check {
                 self.shields = altered.map(ShieldsEnd::told).next();
             }
             (Body::WouldDeny(denial), _) => match &mut self.shadow {
-                Some(shadow) => shadow.would_deny = shadow.would_deny.saturating_add(denial.count),
+                Some(_) if !denial.is_let_through() && denial.mechanism != Mechanism::Proxy => {
+                    return Err("is what would be denied, and says that it was".to_owned());
+                }
+                Some(shadow) => {
+                    shadow.would_deny = shadow.would_deny.saturating_add(denial.count);
+                    let refused = if denial.is_let_through() { 0 } else { denial.count };
+                    shadow.refused = shadow.refused.saturating_add(refused);
+                }
                 None => return Err("is what would be denied, in a run that has no shadow".to_owned()),
             },
             (Body::Denial(_), _) if self.open => return Err("is a denial, in a run that enforces nothing".to_owned()),
+            (Body::Denial(denial), _) if denial.is_let_through() => {
+                return Err("is a denial, and says that it was let through".to_owned());
+            }
             (Body::Denial(denial), _) => self.denials = self.denials.saturating_add(denial.count),
             (Body::Gap(gap), _) => self.gap(gap),
             _ => {}

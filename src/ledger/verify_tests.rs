@@ -1,4 +1,4 @@
-use super::super::record::{Abort, Infrastructure, Mechanism, Object, Outcome};
+use super::super::record::{Abort, Denial, Infrastructure, Object, Outcome};
 use super::super::samples::*;
 use super::super::{Sealed, chain, line};
 use super::*;
@@ -69,15 +69,32 @@ fn a_denial_and_what_would_be_one_never_stand_for_each_other() {
     assert_eq!(found.to_string(), "altered: line 3: is a denial, in a run that enforces nothing");
     let Body::Seal(mut seal) = forged[3].body.clone() else { panic!() };
     seal.denials.insert("network".into(), 0);
-    forged[2] = body(&forged[2], Body::WouldDeny(denial(Axis::Network, "a.test")));
+    let let_through = denial(Axis::Network, "a.test").let_through();
+    forged[2] = body(&forged[2], Body::WouldDeny(let_through.clone()));
     forged[3] = body(&forged[3], Body::Seal(seal.clone()));
     let found = check(&rechained(forged.clone()), None);
     assert!(found.to_string().starts_with("altered: line 4: seals {} as what would be denied"), "{found}");
     seal.would_deny = seal.denials.clone();
     seal.would_deny.insert("network".into(), 1);
     forged[3] = body(&forged[3], Body::Seal(seal));
+    let found = check(&rechained(forged.clone()), None);
+    let counts = |found: &Verification| found.shadow().map(|shadow| (shadow.would_deny, shadow.refused));
+    assert_eq!((found.exit_code(), counts(&found)), (0, Some((1, 0))), "{found}");
+    assert!(found.shadow().unwrap().to_string().ends_with(": 1 would be denied, and none of it was refused"));
+    // What the proxy has refused all the same is told apart; nothing else of a shadow's refuses anything.
+    let refused = denial(Axis::Network, "a.test");
+    forged[2] = body(&forged[2], Body::WouldDeny(refused.clone()));
+    let found = check(&rechained(forged.clone()), None);
+    assert_eq!((found.exit_code(), counts(&found)), (0, Some((1, 1))), "{found}");
+    let told = found.shadow().unwrap().to_string();
+    assert!(told.ends_with(": 1 would be denied, and 1 of it was refused, which its proxy could not serve"), "{told}");
+    forged[2] = body(&forged[2], Body::WouldDeny(Denial { mechanism: Mechanism::Firewall, ..refused }));
     let found = check(&rechained(forged), None);
-    assert_eq!((found.exit_code(), found.shadow().map(|shadow| shadow.would_deny)), (0, Some(1)), "{found}");
+    assert_eq!(found.to_string(), "altered: line 3: is what would be denied, and says that it was");
+    let mut forged = records(&bytes);
+    forged[2] = body(&forged[2], Body::Denial(let_through));
+    let found = check(&rechained(forged), None);
+    assert_eq!(found.to_string(), "altered: line 3: is a denial, and says that it was let through");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The one writer of a run's ledger.
 
 mod folding;
+mod lines;
 mod presence;
 
 use super::attempts::Attempts;
@@ -10,19 +11,16 @@ use super::counts::Counts;
 use super::error::LedgerError;
 use super::escape::printable;
 use super::fold::Folds;
-use super::line::{LINE_LIMIT, encode};
-use super::record::{Body, Denial, Infrastructure, Object, Outcome, Record, Seal, ShieldsEnd, VERSION};
+use super::record::{Body, Denial, Evidence, Infrastructure, Mechanism, Object, Outcome, Seal, ShieldsEnd};
 use super::run_id::RunId;
-use super::sink::{Refused, Sink};
+use super::sink::Sink;
 use super::tally::Tally;
 use super::target::{LedgerTarget, Made, OWNERS, adopt, create};
-use nix::errno::Errno;
 use nix::sys::stat::{Mode, fchmod};
-use nix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use presence::Tampering;
 
@@ -164,7 +162,8 @@ impl Ledger {
     }
 
     /// The same ledger for a run that enforces nothing beside its shadow: each denial that is appended is one that would
-    /// have been, and stands there as `would_deny`, so that none can be taken for an enforced one.
+    /// have been, and stands there as `would_deny`, so that none can be taken for an enforced one. Of what its proxy tells it is the
+    /// proxy that says whether it was let through: there is a request that no proxy can serve.
     pub fn of_shadow(self) -> Ledger {
         Ledger { shadow: true, ..self }
     }
@@ -225,6 +224,11 @@ impl Ledger {
         self.check_place(&body)?;
         match body {
             Body::Denial(mut denial) => {
+                denial.evidence = match denial.evidence {
+                    _ if self.shadow && denial.mechanism != Mechanism::Proxy => Evidence::ShadowObserved,
+                    Evidence::ShadowObserved if !self.shadow => Evidence::EnforcementObserved,
+                    told => told,
+                };
                 denial.attempt = self.attempts.number(&denial);
                 self.alike(self.body_of(denial), now)
             }
@@ -355,76 +359,6 @@ impl Ledger {
             (Stage::Open, _) => return Ok(()),
         };
         Err(LedgerError::Order { kind: body.kind(), why })
-    }
-
-    /// Brings out what is owed: the rest of a line, then the gaps.
-    fn settle(&mut self) -> Result<(), Failure> {
-        self.sink.settle().map_err(|cause| self.refused(false, cause))?;
-        self.free_places();
-        while let Some(gap) = self.tally.next_gap() {
-            let result = self.put(&Body::Gap(gap.clone()));
-            if result.as_ref().err().is_none_or(|failure| failure.begun) {
-                self.tally.recorded(&gap);
-            }
-            // Whatever became of the gap's line, nothing of the record that waits behind it is out.
-            result.map_err(|failure| Failure { begun: false, ..failure })?;
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, body: &Body) -> Result<(), Failure> {
-        let line = self.record(body).and_then(|record| self.encode(&record))?;
-        self.write(line)
-    }
-
-    /// A line of which a part is out has its place in the chain: its rest will follow.
-    fn write(&mut self, mut line: Vec<u8>) -> Result<(), Failure> {
-        let head = head_after(&line);
-        line.push(b'\n');
-        let result = self.sink.write_line(&line).map_err(|Refused { begun, cause }| self.refused(begun, cause));
-        if result.as_ref().err().is_none_or(|failure| failure.begun) {
-            self.head = head;
-            self.seq += 1;
-        }
-        result
-    }
-
-    fn refused(&self, begun: bool, cause: Errno) -> Failure {
-        Failure { begun, error: LedgerError::Write { seq: self.seq, target: self.target.clone(), cause } }
-    }
-
-    fn record(&self, body: &Body) -> Result<Record, LedgerError> {
-        let mono = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(LedgerError::Clock)?;
-        Ok(Record {
-            v: VERSION,
-            seq: self.seq,
-            time: format!("{:.9}", jiff::Timestamp::now()),
-            mono_ns: u64::try_from(Duration::from(mono).as_nanos()).unwrap_or(u64::MAX),
-            run: self.run.clone(),
-            level: self.level.clone(),
-            body: body.clone(),
-            prev: self.head.clone(),
-        })
-    }
-
-    fn encode(&self, record: &Record) -> Result<Vec<u8>, LedgerError> {
-        let line = encode(record).map_err(|cause| LedgerError::Encode { seq: record.seq, cause })?;
-        match line.len() {
-            length if length > LINE_LIMIT => Err(LedgerError::TooLong { seq: record.seq, length, limit: LINE_LIMIT }),
-            _ => Ok(line),
-        }
-    }
-}
-
-/// Why a record is not in the file, and whether a part of it is.
-struct Failure {
-    begun: bool,
-    error: LedgerError,
-}
-
-impl From<LedgerError> for Failure {
-    fn from(error: LedgerError) -> Failure {
-        Failure { begun: false, error }
     }
 }
 

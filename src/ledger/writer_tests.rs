@@ -1,8 +1,10 @@
-use super::super::record::Gap;
+use super::super::line::LINE_LIMIT;
+use super::super::record::{Gap, Record};
 use super::super::samples::*;
 use super::super::verify_path;
 use super::*;
 use crate::policy::Axis;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::fstat;
@@ -10,6 +12,7 @@ use nix::unistd::{pipe2, read};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
 
 fn on(file: impl Into<OwnedFd>) -> Ledger {
     let target = LedgerTarget::Fd(file.into());

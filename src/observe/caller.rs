@@ -160,7 +160,7 @@ impl<'a> Caller<'a> {
         };
         self.still_waits()?;
         match outcome {
-            Ok(held) => Ok(self.ours(held)),
+            Ok(held) => self.ours(held),
             Err(Errno::ESRCH) => Err(Unread::Gone),
             // There is no such descriptor, or it is no directory: the kernel says so.
             Err(Errno::EBADF | Errno::ENOENT | Errno::ENOTDIR) => Err(Unread::Form),
@@ -204,8 +204,8 @@ impl<'a> Caller<'a> {
     }
 
     /// What this process has in the place of an object that the caller means.
-    pub fn ours(&self, object: OwnedFd) -> OwnedFd {
-        if self.apart { shadow::here(object) } else { object }
+    pub fn ours(&self, object: OwnedFd) -> Result<OwnedFd, Unread> {
+        if self.apart { shadow::here(object, self.tid) } else { Ok(object) }
     }
 
     /// Whether the caller is known not to be dumpable.

@@ -3,30 +3,31 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
+mod execute;
 mod file_capabilities;
 mod kept;
 mod metadata;
 mod mounted;
 mod paths;
+mod privileged;
 mod reached;
 mod read_only;
+mod shadowed;
 mod steering;
 mod ways;
 
-use super::act::{Act, Address, Base, Place, Value, Whom};
+use super::act::{Act, Address, Whom};
 use super::ask::{self, Answer};
-use super::caller::{Caller, Name, Unread, with_ptrace};
+use super::caller::{Caller, Unread, with_ptrace};
 use super::calls::{Calls, Found as Known, InNative};
 use super::connectors::Note;
 use super::decode::{Call, again};
-use super::predict;
 use super::shadow::Shadow;
 use super::socketcall;
 use super::sockets::Sockets;
 use super::sockets::waiting::Later;
 use super::subject;
-use super::told::{PathRead, PathTarget, Refusal, Target};
-use super::walk::{self, path_of};
+use super::told::{PathRead, Refusal, Target};
 use super::watched::{Ids, PERMISSION, PORT_CAPABILITY, Reading, Watched};
 use crate::confine::landlock::Barrier;
 use crate::confine::rules::Rule;
@@ -34,19 +35,16 @@ use crate::install::firewall::rules::DNS_PORTS;
 use crate::ledger::record::Subject;
 use crate::policy::Axis;
 use crate::sys::notify::Notification;
-use file_capabilities::FileCapabilities;
 use nix::errno::Errno;
 use nix::fcntl::readlink;
-use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::Pid;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 pub use kept::Kept;
 pub use mounted::Mounted;
+pub(super) use read_only::gives_names;
 pub(super) use steering::is_inside;
 pub use ways::Ways;
 
@@ -328,58 +326,12 @@ impl<'a> Looked<'a> {
             },
             Act::Steer(whom) if steering::is_inside(whom, self.judge.stage) => Verdict::GoOn,
             Act::Steer(whom) => self.denied(Errno::EPERM, Target::Text(steering::told(whom)), self.watched.rule, None),
-            Act::Privileged(values) => {
-                if self.number == nix::libc::SYS_open_by_handle_at && !self.names_mount(&values)? {
-                    return Ok(Verdict::GoOn);
-                }
-                let mut names = Vec::new();
-                for value in &values {
-                    if let Value::Path(place) = value {
-                        names.push(self.plain_name(place)?);
-                    }
-                }
-                match ask::again(self.number, &values, &names) {
-                    Answer::Refused(errno) => {
-                        let object = super::describe::values(self.watched.call, &values);
-                        self.by_capability(errno, Target::Text(object))
-                    }
-                    _ => Verdict::GoOn,
-                }
-            }
+            Act::Privileged(values) => return self.privileged(&values),
             act => match (self.on_paths(&act)?, &self.judge.kept) {
                 (verdict, Some(kept)) => return self.opened_to_read(kept, &act, verdict),
                 (verdict, None) => verdict,
             },
         })
-    }
-
-    /// Whether the first of the values names a mount to open_by_handle_at(2), one of those that need a capability: handles
-    /// of processes and of namespaces are for everyone.
-    fn names_mount(&self, values: &[Value]) -> Result<bool, Unread> {
-        const PID_FS_MAGIC: nix::libc::c_long = 0x5049_4446;
-        let Some(Value::Number(mount)) = values.first() else { return Ok(false) };
-        let mount = *mount as i32;
-        if mount < 0 {
-            return Ok(true);
-        }
-        if !self.caller.has_file(mount)? {
-            return Ok(false);
-        }
-        let held = self.caller.hold(Base::File(mount))?;
-        let of = |found: nix::sys::statfs::Statfs| found.filesystem_type();
-        let kind = nix::sys::statfs::fstatfs(&held).map(of).map_err(|errno| Unread::Failed("fstatfs", errno))?;
-        Ok(kind != nix::sys::statfs::NSFS_MAGIC && kind.0 != PID_FS_MAGIC)
-    }
-
-    /// A name for a place, also where the caller's spelling means itself.
-    fn plain_name(&self, place: &Place) -> Result<Name, Unread> {
-        let name = self.caller.name(place)?;
-        let too_long = name.is_too_long();
-        if !too_long && walk::is_plain(self.caller, place) {
-            return Ok(name);
-        }
-        let found = walk::walk(self.caller, &name).ok().filter(|found| too_long || found.by_self);
-        Ok(found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
     }
 
     fn by_capability(&self, errno: Errno, object: Target) -> Verdict {
@@ -409,35 +361,4 @@ impl<'a> Looked<'a> {
         let subject = self.judge.subject(self.caller.tid);
         Ok(Verdict::Tell(Note { subject, inode, protocol: None, destination: to }))
     }
-
-    /// A program whose set-id bits or file capabilities will have no effect: what sudo's own log is to a refused sudo.
-    fn execute(&self, place: &Place) -> Result<Verdict, Unread> {
-        let name = self.caller.name(place)?;
-        let Ok(object) = walk::pin(&name) else { return Ok(Verdict::GoOn) };
-        let Ok(stat) = fstat(&object) else { return Ok(Verdict::GoOn) };
-        let ids = self.judge.ids;
-        let has = |bits: Mode| stat.st_mode & bits.bits() == bits.bits();
-        let regular = walk::is(&stat, SFlag::S_IFREG);
-        let gives = has(Mode::S_ISUID) && stat.st_uid != ids.uid
-            || has(Mode::S_ISGID | Mode::S_IXGRP) && stat.st_gid != ids.gid
-            || FileCapabilities::of(&object).is_some();
-        // What it may not execute at all has no bits to be without effect.
-        if !regular || !gives || !predict::is_executable(&name) {
-            return Ok(Verdict::GoOn);
-        }
-        let refused = self.refusal_of_program(&object);
-        let object = target_of(path_of(object.as_fd()));
-        Ok(match self.without_effect(object) {
-            Verdict::GoOnRecorded(refusal) if refused.is_some() => {
-                Verdict::GoOnRecorded(Refusal { errno: refused.map(|errno| errno as i32), ..refusal })
-            }
-            verdict => verdict,
-        })
-    }
-}
-
-fn target_of(path: Option<PathBuf>) -> Target {
-    let Some(path) = path else { return Target::None };
-    let path = path.as_os_str().as_bytes().to_vec();
-    Target::Path(PathTarget { decisive: path.clone(), path, to: None, read_only: false, makes: false })
 }

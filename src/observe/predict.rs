@@ -29,7 +29,7 @@ pub enum Expected {
 use Expected::{MayBeRefused, Passes};
 
 /// faccessat2(2) with the effective ids.
-fn access(path: &CStr, mode: i32, follow: bool) -> Result<(), Errno> {
+pub fn access(path: &CStr, mode: i32, follow: bool) -> Result<(), Errno> {
     let flags = libc::AT_EACCESS | if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     let [mode, flags] = [mode, flags].map(|number| Argument::Number(number as u64));
     call(libc::SYS_faccessat2, [HERE, Argument::Text(path), mode, flags]).map(|_| ())
@@ -117,6 +117,26 @@ fn on_mount(name: &Name, flag: FsFlags) -> bool {
 fn is_sticky(directory: &CStr, ids: Ids) -> bool {
     let sticky = |found: FileStat| found.st_mode & Mode::S_ISVTX.bits() != 0 && found.st_uid != ids.uid;
     stat(directory, true).is_ok_and(sticky)
+}
+
+/// Whether the kernel keeps everyone but its owner from opening a file with O_CREAT where it lies (proc_sys_fs(5),
+/// `protected_regular` and `protected_fifos`).
+pub fn is_anothers_in_sticky(directory: &FileStat, file: &FileStat, uid: u32) -> bool {
+    const OTHERS_WRITE: u32 = 0o002;
+    const GROUP_WRITES: u32 = 0o020;
+    if directory.st_mode & Mode::S_ISVTX.bits() == 0 || [directory.st_uid, uid].contains(&file.st_uid) {
+        return false;
+    }
+    let level = |kind: &str| -> u32 {
+        let told = crate::procfs::read(&format!("/proc/sys/fs/protected_{kind}")).unwrap_or_default();
+        told.trim().parse().unwrap_or(0)
+    };
+    let level = match () {
+        () if is(file, SFlag::S_IFREG) => level("regular"),
+        () if is(file, SFlag::S_IFIFO) => level("fifos"),
+        () => 1,
+    };
+    level > 0 && directory.st_mode & OTHERS_WRITE != 0 || level > 1 && directory.st_mode & GROUP_WRITES != 0
 }
 
 /// A new name for a new object.

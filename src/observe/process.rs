@@ -71,8 +71,9 @@ pub enum Of {
     Command = 2,
 }
 
-/// Threads that answer one listener: one that waits for a file system must not hold up all.
+/// Threads that answer one listener, at the most and at the least: one that waits for a file system must not hold up all.
 const THREADS: usize = 4;
+const LEAST: usize = 2;
 /// Their stacks, in bytes.
 const STACK: usize = 512 << 10;
 /// The least number of the descriptor by which listeners are handed over: confined children give lower ones a meaning.
@@ -240,7 +241,7 @@ impl Service {
             Err(errno) => return Err(errno),
         }
         let served = Arc::new(served);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(LEAST, THREADS);
         for started in 0..threads {
             let (service, answered) = (self.clone(), served.clone());
             let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {

@@ -6,17 +6,23 @@
 //! about such a file the kernel is asked as root without a capability, to whom it is what the account's own would be to the
 //! account.
 
-use super::act::SocketCall;
-use super::caller::{Caller, Name, with_ptrace};
+mod found;
+mod names;
+
+use super::act::{Act, SocketCall};
+use super::caller::{Caller, Name, Unread, with_ptrace};
 use super::judge::Verdict;
-use super::walk::{self, path_of};
+use super::walk::{self, path_of, pin};
+use crate::install::mountinfo;
 use crate::sys::call::{Argument, born, call_for_fd};
+use found::Found;
+pub use names::Said;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlink};
 use nix::libc;
-use nix::sys::stat::fstat;
-use nix::unistd::{AccessFlags, Pid, Uid, faccessat, setfsuid};
+use nix::unistd::{Pid, Uid, setfsuid};
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +30,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const ROOT: u32 = 0;
 
 /// What the judge of a shadow knows beside.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Shadow {
     /// The account that the stricter policy would have the command run as.
     account: Uid,
@@ -34,6 +40,8 @@ pub struct Shadow {
     began: Duration,
     /// The namespaces and the root of the command, as /proc shows them.
     home: Vec<Option<OsString>>,
+    /// What is older though its birth is not.
+    found: Found,
 }
 
 /// The entries of a process's directory in /proc by which its view is told from another.
@@ -52,7 +60,10 @@ impl Shadow {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let home = with_ptrace(|| view(&stage.to_string())).map_err(|unread| format!("SYS_PTRACE: {unread:?}"))?;
         match home.iter().all(Option::is_some) {
-            true => Ok(Shadow { account: Uid::from_raw(account), handed_over, began, home }),
+            true => {
+                let account = Uid::from_raw(account);
+                Ok(Shadow { account, handed_over, began, home, found: Found::default() })
+            }
             false => Err("the stage's namespaces cannot be seen".to_owned()),
         }
     }
@@ -67,7 +78,7 @@ impl Shadow {
         is_root && caller.with_memory(|| Ok(view(&tid) == self.home)).unwrap_or(false)
     }
 
-    /// What is answered where nothing is refused.
+    /// What is answered where nothing is refused. What was done here on the way, a change of a file, is not done twice.
     pub fn let_go(verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Refuse(_, refusal) | Verdict::GoOnRecorded(refusal) => Verdict::GoOnRecorded(refusal),
@@ -87,39 +98,28 @@ impl Shadow {
         }
     }
 
-    /// Has the kernel answer this thread as the account would be answered about these names, until it is dropped.
-    pub fn as_owner(&self, names: &[Name], stage: Pid) -> AsOwner {
-        let root = AsOwner::enter(self.account);
-        let own = |name: &Name| self.is_commands(name, stage);
-        let (own, others): (Vec<&Name>, Vec<&Name>) = names.iter().partition(|name| own(name));
-        if own.is_empty() {
-            return AsOwner(None);
-        }
-        drop(root);
-        // What lies where the account could not go is refused for that, whatever is to come from there or go there.
-        match others.iter().all(|name| is_open_to_account(name)) {
-            true => AsOwner::enter(self.account),
-            false => AsOwner(None),
-        }
-    }
-
-    /// Whether all names lead to what is the account's, or would be.
-    pub fn is_accounts(&self, names: &[Name], stage: Pid) -> bool {
+    /// Does `look` as root without a capability.
+    fn as_root<T>(&self, look: impl FnOnce() -> T) -> T {
         let _root = AsOwner::enter(self.account);
-        let is_its_own = |name: &Name| {
-            let owner = walk::pin(name).and_then(|object| born(object.as_fd())).map(|found| found.uid);
-            owner == Ok(self.account.as_raw()) || self.is_commands(name, stage)
-        };
-        names.iter().all(is_its_own)
+        look()
     }
 
-    /// Whether what a name leads to, or else its directory, would be the account's own.
-    fn is_commands(&self, name: &Name, stage: Pid) -> bool {
-        let object = walk::pin(name).ok().or_else(|| {
-            let (parent, _) = walk::split(name.text.as_bytes())?;
-            openat2(AT_FDCWD, parent, place_only()).ok()
-        });
-        let Some(object) = object else { return false };
+    /// Has the kernel answer this thread as the account would be answered about the object of a name, until it is dropped.
+    pub fn as_owner(&self, name: &Name, stage: Pid) -> AsOwner {
+        match self.as_root(|| pin(name)) {
+            Ok(object) if self.owns(&object, stage) => AsOwner::enter(self.account),
+            _ => AsOwner(None),
+        }
+    }
+
+    /// Whether a name leads to what is the account's, or would be.
+    pub fn is_accounts(&self, name: &Name, stage: Pid) -> bool {
+        let Ok(object) = self.as_root(|| pin(name)) else { return false };
+        born(object.as_fd()).is_ok_and(|found| found.uid == self.account.as_raw()) || self.owns(&object, stage)
+    }
+
+    /// Whether an object, which is root's, would be the account's own.
+    fn owns(&self, object: &OwnedFd, stage: Pid) -> bool {
         let Ok(found) = born(object.as_fd()) else { return false };
         if found.uid != ROOT {
             return false;
@@ -128,7 +128,36 @@ impl Shadow {
         if walk::is_proc(object.as_fd()) {
             return is_of_sandbox(&path, stage);
         }
-        self.handed_over.iter().any(|tree| path.starts_with(tree)) || found.at >= self.began
+        self.handed_over.iter().any(|tree| path.starts_with(tree)) || found.at >= self.began && !self.found.has(&found)
+    }
+
+    /// Notes what is there before an act changes it.
+    pub fn note(&self, names: &[Name]) {
+        self.as_root(|| {
+            for name in names {
+                let parent = || {
+                    walk::split(name.text.as_bytes())
+                        .and_then(|(parent, _)| openat2(AT_FDCWD, parent, place_only()).ok())
+                };
+                if let Some(object) = pin(name).ok().or_else(parent) {
+                    self.found.note(object, self.began);
+                }
+            }
+        });
+    }
+
+    /// Forgets what an act takes away: what is made next may have its number.
+    pub fn forget(&self, act: &Act, names: &[Name]) {
+        let ((Act::Remove(..), [gone]) | (Act::Rename(..), [_, gone])) = (act, names) else { return };
+        self.as_root(|| {
+            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(gone.text.as_bytes()));
+            // What is not empty stays.
+            let stays = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
+            let gone = Name { text: gone.text.clone(), follow: false, held: None };
+            if let (false, Ok(object)) = (stays, pin(&gone)) {
+                self.found.forget(&object);
+            }
+        });
     }
 }
 
@@ -140,15 +169,6 @@ fn place_only() -> OpenHow {
 fn is_of_sandbox(path: &std::path::Path, stage: Pid) -> bool {
     let process = path.iter().nth(2).and_then(|entry| entry.to_str()?.parse().ok());
     process.is_some_and(|id| super::judge::is_inside(super::act::Whom::Process(id), stage))
-}
-
-/// Whether the account may make and take away the name: in a sticky directory, only one that is not there (inode(7)).
-fn is_open_to_account(name: &Name) -> bool {
-    let Some((parent, _)) = walk::split(name.text.as_bytes()) else { return false };
-    let names = AccessFlags::W_OK | AccessFlags::X_OK;
-    let sticky = nix::sys::stat::stat(parent).is_ok_and(|found| found.st_mode & libc::S_ISVTX != 0);
-    let there = nix::sys::stat::lstat(name.text.as_c_str()).is_ok();
-    faccessat(AT_FDCWD, parent, names, nix::fcntl::AtFlags::AT_EACCESS).is_ok() && !(sticky && there)
 }
 
 /// While it lives the calling thread's access to files is that of root without capabilities.
@@ -181,17 +201,34 @@ impl Drop for AsOwner {
 
 /// What this process has under the path of what a caller in another view holds; what has no path, or another thing at it here, is
 /// taken as it is.
-pub fn here(held: OwnedFd) -> OwnedFd {
-    let Some(path) = path_of(held.as_fd()) else { return held };
+///
+/// # Errors
+/// [`Unread::Form`] of what lies on a file system that is served by a process, and that this view has not: the process may
+/// be one of the command's, which waits for an answer here before it gives one.
+pub fn here(held: OwnedFd, of: Pid) -> Result<OwnedFd, Unread> {
+    let Some(path) = path_of(held.as_fd()) else { return Ok(held) };
     let open = || openat2(AT_FDCWD, &path, place_only().resolve(ResolveFlag::RESOLVE_NO_SYMLINKS)).ok();
     let account = setfsuid(Uid::from_raw(u32::MAX));
     let found = open().or_else(|| {
         let _as_root = AsOwner::enter(account);
         open()
     });
-    let identity = |fd: &OwnedFd| fstat(fd).map(|found| (found.st_dev, found.st_ino)).ok();
+    let identity = |fd: &OwnedFd| born(fd.as_fd()).map(|found| found.identity).ok();
     match found {
-        Some(ours) if identity(&ours) == identity(&held) => ours,
-        _ => held,
+        Some(ours) if identity(&ours) == identity(&held) => Ok(ours),
+        _ if is_served_by_process(&held, of)? => Err(Unread::Form),
+        _ => Ok(held),
     }
+}
+
+/// Whether what a caller holds is on a file system of FUSE, by the caller's own mounts: a question to the file system itself
+/// would be its process's to answer.
+fn is_served_by_process(held: &OwnedFd, of: Pid) -> Result<bool, Unread> {
+    let info = crate::procfs::read(&format!("/proc/self/fdinfo/{}", held.as_raw_fd())).unwrap_or_default();
+    let Some(id) = crate::procfs::field(&info, "mnt_id:").and_then(|id| id.parse::<u32>().ok()) else {
+        return Ok(false);
+    };
+    let mounts = with_ptrace(|| std::fs::read(format!("/proc/{of}/mountinfo")).unwrap_or_default())?;
+    let mounts = mountinfo::parse(&mounts).unwrap_or_default();
+    Ok(mounts.iter().any(|mount| mount.id == id && mount.fs_type.starts_with("fuse")))
 }

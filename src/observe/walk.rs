@@ -13,7 +13,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::Pid;
 use std::collections::VecDeque;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -172,9 +172,10 @@ pub fn walk(caller: &Caller<'_>, name: &Name) -> Result<Found, Errno> {
                 let own = is_callers(caller, &at);
                 by_self |= own && caller.is_closed();
                 let jumped = if own { caller.with_sight(jump) } else { Ok(jump()) };
-                at = match jumped {
-                    Ok(Ok(object)) if caller.still_waits().is_ok() => caller.ours(object),
-                    Ok(_) | Err(_) => return Ok(ended(at, &component, &left, by_self)),
+                let jumped = jumped.ok().and_then(Result::ok).filter(|_| caller.still_waits().is_ok());
+                at = match jumped.and_then(|object| caller.ours(object).ok()) {
+                    Some(object) => object,
+                    None => return Ok(ended(at, &component, &left, by_self)),
                 };
                 continue;
             }
@@ -287,6 +288,11 @@ pub fn found_within(base: BorrowedFd<'_>, path: &[u8], follow: bool, resolve: u6
             Some(Found { at, rest: last.to_vec(), by_self: false, hidden: false })
         }
     }
+}
+
+/// The place that a path leads to.
+pub fn pin_path(path: &CStr) -> Result<OwnedFd, Errno> {
+    openat(nix::fcntl::AT_FDCWD, path, place_only(true), Mode::empty())
 }
 
 /// `O_PATH` opens fail alike for all: only search permission matters.

@@ -30,6 +30,14 @@ pub enum NoShadow {
         /// What is shadowed.
         shadow: String,
     },
+    /// Nothing of it is in force that a probe could try.
+    #[error(
+        "--shadow {shadow}: probes try what is enforced, and nothing of a shadow is; accepted: ringfence probe --policy {shadow}"
+    )]
+    Probed {
+        /// What is shadowed.
+        shadow: String,
+    },
     /// Another rung than the one that has a shadow is demanded.
     #[error(
         "--shadow {shadow}: rung {rung} has no shadow; accepted: rung full, which is root with CAP_SYS_ADMIN and CAP_NET_ADMIN"
@@ -67,6 +75,17 @@ pub fn check(policy: &Policy) -> Result<(), Refusal> {
             Err(NoShadow::Shielded { shadow: shadow.named.to_string() }.into())
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a shadow where the policy is to be probed.
+///
+/// # Errors
+/// [`NoShadow::Probed`].
+pub fn check_not_probed(policy: &Policy) -> Result<(), Refusal> {
+    match &policy.shadow {
+        Some(shadow) => Err(NoShadow::Probed { shadow: shadow.named.to_string() }.into()),
+        None => Ok(()),
     }
 }
 
@@ -130,6 +149,12 @@ fn unobserved(stricter: &Plan) -> Vec<String> {
             "what becomes of an act by an earlier one that {level} would have refused: each is judged by itself, as things \
              are when it is made"
         ),
+        "names by way of a descriptor or a working directory on a file system of FUSE that the command has mounted: its process \
+         may wait for an answer here before it gives one"
+            .to_owned(),
+        "changes of a file that has several names in an image's layer, once it has been changed: it is then taken for the \
+         command's own"
+            .to_owned(),
     ];
     if stricter.wall.is_some() {
         sentences.extend([

@@ -1,8 +1,9 @@
 //! The effective policy: a level, a file and the flags laid over each other, complete and in canonical order.
 
 use super::allowlist::{Allowlist, NIST_HIGH};
-use super::axis::{Axis, Posture};
+use super::axis::Posture;
 use super::entry::Entry;
+use super::error::{PolicyError, Unholdable};
 use super::harness::{Harness, HarnessName};
 use super::layer::Layer;
 use super::level::{Level, Postures};
@@ -12,7 +13,6 @@ use super::shadow::Shadow;
 use super::upstream::Upstream;
 use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, TrustRange, User};
 use sha2::{Digest, Sha256};
-use std::io;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
@@ -107,135 +107,19 @@ pub struct Environment {
     pub clear: bool,
 }
 
-/// Why a policy can't be had from what was given. Each message is one line.
-#[derive(Debug, thiserror::Error)]
-pub enum PolicyError {
-    /// The file can't be read.
-    #[error("policy file {}: {cause}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        cause: io::Error,
-    },
-    /// The file is no TOML, or holds a key or a value that is none of a policy's.
-    #[error("{}:{line}: {fault}", file.display())]
-    Toml {
-        /// The file.
-        file: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong, and what is accepted.
-        fault: String,
-    },
-    /// A posture is missing, and no level lies below.
-    #[error("policy file {}: it names no posture for {axes}; add extends = \"LEVEL\" or the posture", file.display())]
-    Incomplete {
-        /// The file.
-        file: PathBuf,
-        /// The axes without a posture.
-        axes: String,
-    },
-    /// A path is asked to be both.
-    #[error("{0} is named both writable and read-only; accepted: one of the two")]
-    BothWays(PolicyPath),
-    /// The whole of the file system as writable path.
-    #[error("/ is named writable, which leaves nothing read-only; accepted: a path below it, or filesystem = \"open\"")]
-    RootWritable,
-    /// A shadow that is laxer on an axis than what is enforced.
-    #[error(
-        "--shadow {named}: {axis} {shadow} is laxer than what is enforced, {enforced}; accepted: a policy that is laxer on no axis"
-    )]
-    ShadowLaxer {
-        /// The policy.
-        named: PolicyArg,
-        /// The axis.
-        axis: Axis,
-        /// Its posture.
-        shadow: Posture,
-        /// The enforced one.
-        enforced: Posture,
-    },
-    /// A shadow that is stricter on no axis.
-    #[error("--shadow {0}: it has the postures that are enforced; accepted: a policy that is stricter on an axis")]
-    ShadowNotStricter(PolicyArg),
-    /// A shadow that names another.
-    #[error("--shadow {0}: the file names a shadow of its own; accepted: a policy without the key shadow")]
-    ShadowOfShadow(PolicyArg),
-    /// A password among the flags.
-    #[error(
-        "--upstream {0}: credentials on the command line can be read by everyone in /proc/PID/cmdline; accepted: a policy file that holds them, or --upstream environment"
-    )]
-    CredentialsInArguments(Upstream),
-}
-
-/// Why a combination of postures can't be held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unholdable {
-    /// Network above `open` without privilege `locked`.
-    #[error(
-        "network {network} can't be held with privilege {privilege}, it needs privilege locked: a set-id program's sockets are not the command's, and root takes the firewall's rules away"
-    )]
-    Network {
-        /// The network's posture.
-        network: Posture,
-        /// The privilege's.
-        privilege: Posture,
-    },
-    /// Filesystem above `open` without privilege `locked`.
-    #[error(
-        "filesystem {filesystem} can't be held with privilege {privilege}, it needs privilege locked: root mounts the trees writable again"
-    )]
-    Filesystem {
-        /// The filesystem's posture.
-        filesystem: Posture,
-        /// The privilege's.
-        privilege: Posture,
-    },
-    /// A shield without privilege `locked`.
-    #[error("a shield can't be held with privilege {privilege}, it needs privilege locked: root takes a mask away")]
-    Shield {
-        /// The privilege's posture.
-        privilege: Posture,
-    },
-    /// A watched path with privilege `open`.
-    #[error("reads can't be watched with privilege open; accepted: privilege restricted or locked")]
-    WatchRead,
-    /// Root as the dedicated user.
-    #[error("privilege {privilege} can't be held for uid 0; accepted: a user other than root")]
-    Root {
-        /// The privilege's posture.
-        privilege: Posture,
-    },
-}
-
 impl Policy {
     /// The policy that `--policy` names with the flags' layer over it.
     pub fn load(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
         if let Some(upstream) = flags.upstream.as_ref().filter(|upstream| upstream.has_credentials()) {
             return Err(PolicyError::CredentialsInArguments(upstream.clone()));
         }
-        Policy::of_base(base, flags)
-    }
-
-    /// The policy that is named, with a layer over it.
-    pub(super) fn of_base(base: &PolicyArg, flags: &Layer) -> Result<Policy, PolicyError> {
-        match base {
-            PolicyArg::Level(level) => Policy::of_layers(Layer::of_level(*level).under(flags.clone()), None),
-            PolicyArg::File(file) => {
-                let read = std::fs::read_to_string(file);
-                let text = read.map_err(|cause| PolicyError::Read { file: file.clone(), cause })?;
-                Policy::from_toml(file, &text, flags)
-            }
-        }
+        let (layer, file) = Layer::of_base(base)?;
+        Policy::of_layers(layer.under(flags.clone()), file)
     }
 
     /// The policy that the text of a file says, with the flags' layer over it. `file` is named in errors.
     pub fn from_toml(file: &Path, text: &str, flags: &Layer) -> Result<Policy, PolicyError> {
-        let said = Layer::from_toml(file, text)?;
-        let base = said.extends.map(Layer::of_level).unwrap_or_default();
-        Policy::of_layers(base.under(said).under(flags.clone()), Some(file))
+        Policy::of_layers(Layer::of_text(file, text)?.under(flags.clone()), Some(file))
     }
 
     /// The policy of a level.
@@ -244,7 +128,8 @@ impl Policy {
         Policy::of_layers(layer, None).expect("a level has all three postures and names no path")
     }
 
-    fn of_layers(mut all: Layer, file: Option<&Path>) -> Result<Policy, PolicyError> {
+    /// The policy of all layers together; `file` is the one that names it.
+    pub(super) fn of_layers(mut all: Layer, file: Option<&Path>) -> Result<Policy, PolicyError> {
         let (network, filesystem, privilege) = match (all.network, all.filesystem, all.privilege) {
             (Some(network), Some(filesystem), Some(privilege)) => (network, filesystem, privilege),
             _ => return Err(PolicyError::incomplete(&all, file)),
@@ -417,17 +302,6 @@ impl Policy {
     /// SHA-256 of [`Policy::to_toml`] in hexadecimal.
     pub fn digest(&self) -> String {
         Sha256::digest(self.to_toml()).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl PolicyError {
-    fn incomplete(layer: &Layer, file: Option<&Path>) -> PolicyError {
-        let postures = [("network", layer.network), ("filesystem", layer.filesystem), ("privilege", layer.privilege)];
-        let missing = postures.iter().filter(|(_, posture)| posture.is_none()).map(|(axis, _)| *axis);
-        PolicyError::Incomplete {
-            file: file.unwrap_or(Path::new("")).to_owned(),
-            axes: missing.collect::<Vec<_>>().join(", "),
-        }
     }
 }
 

@@ -173,6 +173,25 @@ impl Layer {
         self
     }
 
+    /// What a name of a policy says, and the file that it is in, if it is.
+    pub(super) fn of_base(base: &PolicyArg) -> Result<(Layer, Option<&Path>), PolicyError> {
+        match base {
+            PolicyArg::Level(level) => Ok((Layer::of_level(*level), None)),
+            PolicyArg::File(file) => {
+                let read = std::fs::read_to_string(file);
+                let text = read.map_err(|cause| PolicyError::Read { file: file.clone(), cause })?;
+                Ok((Layer::of_text(file, &text)?, Some(file)))
+            }
+        }
+    }
+
+    /// What the text of a file says, over the level that it extends. `file` is named in errors.
+    pub(super) fn of_text(file: &Path, text: &str) -> Result<Layer, PolicyError> {
+        let said = Layer::from_toml(file, text)?;
+        let base = said.extends.map(Layer::of_level).unwrap_or_default();
+        Ok(base.under(said))
+    }
+
     /// A level's layer: its three postures.
     pub fn of_level(level: Level) -> Layer {
         let postures = level.postures();

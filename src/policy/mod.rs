@@ -4,6 +4,7 @@
 //! effective policy, what it says about hosts and addresses, about paths, and about the environment.
 pub mod axis;
 pub mod effective;
+mod error;
 pub mod layer;
 pub mod level;
 pub mod path;
@@ -28,8 +29,9 @@ pub mod trees;
 pub use allowlist::{Allowlist, Verdict};
 pub use authority::{Authority, BadAuthority, Host, Name};
 pub use axis::{Axis, Posture};
-pub use effective::{Policy, PolicyError, Unholdable};
+pub use effective::Policy;
 pub use entry::{BadEntry, Entry};
+pub use error::{PolicyError, Unholdable};
 pub use layer::Layer;
 pub use level::{Level, Postures};
 pub use path::PolicyPath;

@@ -1,7 +1,8 @@
 //! A stricter policy that is held against what a run does, and not enforced: what `--shadow` names.
 
 use super::axis::Axis;
-use super::effective::{Policy, PolicyError};
+use super::effective::Policy;
+use super::error::PolicyError;
 use super::layer::Layer;
 use super::level::Postures;
 use super::values::PolicyArg;
@@ -31,10 +32,12 @@ impl Shadow {
             shadow: None,
             ..over.clone()
         };
-        let policy = Policy::of_base(&named, &settings)?;
-        if policy.shadow.is_some() {
+        let (layer, file) = Layer::of_base(&named)?;
+        // Before it is followed: a file may name itself.
+        if layer.shadow.is_some() {
             return Err(PolicyError::ShadowOfShadow(named));
         }
+        let policy = Policy::of_layers(layer.under(settings), file)?;
         let wanted = policy.postures();
         let laxer = Axis::ALL.into_iter().find(|axis| wanted.of(*axis) < enforced.of(*axis));
         match laxer {
@@ -106,6 +109,9 @@ mod tests {
         std::fs::write(&file, "extends = \"nist-high\"\nshadow = \"locked\"\n").unwrap();
         let error = Policy::from_toml(Path::new("p.toml"), &named, &Layer::default()).unwrap_err().to_string();
         assert!(error.contains("names a shadow of its own"), "{error}");
+        std::fs::write(&file, &named).unwrap();
+        let itself = Policy::from_toml(&file, &named, &Layer::default()).unwrap_err().to_string();
+        assert!(itself.contains("names a shadow of its own"), "{itself}");
         let typo =
             Policy::from_toml(Path::new("p.toml"), "extends = \"control\"\nshadow = \"high\"", &Layer::default());
         let typo = typo.unwrap_err().to_string();

@@ -2,7 +2,8 @@
 
 use super::allowlist::Verdict;
 use super::authority::Authority;
-use super::effective::{Policy, PolicyError, Unholdable};
+use super::effective::Policy;
+use super::error::{PolicyError, Unholdable};
 use super::layer::Layer;
 use super::values::PolicyArg;
 use std::io::{self, Write};

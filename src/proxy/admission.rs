@@ -53,10 +53,11 @@ pub async fn admit<R: Recorder>(
         Judgement::Refused(refusal) => {
             let mut denial = record::refused(asked.operation, authority, &refusal);
             denial.http_status = asked.by_http.then_some(403);
-            core.recorder.denial(denial, asked.on).await?;
             if !core.judge.is_shadow() {
+                core.recorder.denial(denial, asked.on).await?;
                 return Ok(Err(Unadmitted::Refused(refusal)));
             }
+            core.recorder.denial(denial.let_through(), asked.on).await?;
             match core.judge.let_through(authority).await {
                 Ok(permit) => Ok(Ok(permit)),
                 Err(cause) => unresolved(core, asked, authority, &cause).await,

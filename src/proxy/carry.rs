@@ -48,11 +48,12 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
             None => {
                 // No HTTP server says anything else first.
                 let denial = record::carried("tunnel", authority, "tunnel-protocol", "not_http", None);
-                core.recorder.denial(denial, client.ends()).await?;
                 if core.judge.is_shadow() {
+                    core.recorder.denial(denial.let_through(), client.ends()).await?;
                     tunnel(client, server, core.limits.idle).await;
                     return Ok(());
                 }
+                core.recorder.denial(denial, client.ends()).await?;
                 server.reset();
                 client.reset();
                 return Ok(());
@@ -62,21 +63,23 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
     };
     let deadlines = Deadlines { hello: core.limits.hello, idle: core.limits.idle };
     let on = client.ends();
-    let record = async |why: &BadHello| {
+    let refusal = |why: &BadHello| {
         let (rule, reason) = why.rule_and_reason();
-        let denial = record::carried("TLS", authority, rule, reason, Some(&why.to_string()));
-        core.recorder.denial(denial, on).await
+        record::carried("TLS", authority, rule, reason, Some(&why.to_string()))
     };
     // In a shadow it goes on. Where it could not be recorded the proxy ends, and the tunnel with it.
     let goes_on = async |why: &BadHello| match core.judge.is_shadow() {
-        true => record(why).await.map_err(|cause| core.fail(cause)).is_ok(),
+        true => {
+            let recorded = core.recorder.denial(refusal(why).let_through(), on).await;
+            recorded.map_err(|cause| core.fail(cause)).is_ok()
+        }
         false => false,
     };
     let Err((mut client, stopped)) = tls_tunnel(client, server, &authority.host, carried, deadlines, goes_on).await
     else {
         return Ok(());
     };
-    record(&stopped.why).await?;
+    core.recorder.denial(refusal(&stopped.why), on).await?;
     let alert = stopped.why.alert().filter(|_| !stopped.heard);
     match alert {
         Some(alert) if client.send(&alert, core.limits.head).await.is_ok() => client.end().await,

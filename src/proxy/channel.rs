@@ -332,6 +332,7 @@ fn own(report: Report) -> Report {
     };
     match report {
         Report::Denial(claimed) => {
+            let let_through = claimed.is_let_through();
             let mut denial = Denial::observed(
                 Axis::Network,
                 Mechanism::Proxy,
@@ -342,7 +343,8 @@ fn own(report: Report) -> Report {
             );
             denial.http_status = claimed.http_status;
             denial.count = claimed.count.clamp(1, COUNT_LIMIT);
-            Report::Denial(denial)
+            // The ledger believes that where there is a shadow alone.
+            Report::Denial(if let_through { denial.let_through() } else { denial })
         }
         Report::Infrastructure(claimed) => Report::Infrastructure(Infrastructure {
             operation: text(claimed.operation),

@@ -205,7 +205,7 @@ async fn connect_by_address<R: Recorder>(
     on: Option<Connection>,
     addr: SocketAddr,
 ) -> Result<Option<Opened>, Unrecorded> {
-    core.recorder.denial(record::by_address(OPERATION, addr), on).await?;
+    core.recorder.denial(record::by_address(OPERATION, addr).let_through(), on).await?;
     let asked = Asked { operation: OPERATION, on, by_http: false };
     let reached = match Authority::parse_connect(addr.to_string().as_bytes()) {
         Ok(authority) => reach_all_the_same(core, asked, &authority).await?,

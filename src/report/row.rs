@@ -64,7 +64,11 @@ fn denied(denial: &Denial, axis: String) -> [String; COLUMNS - 2] {
         denial.operation.clone(),
         object(&denial.object),
         denial.rule.clone(),
-        answer(denial.errno.as_deref(), denial.http_status),
+        match answer(denial.errno.as_deref(), denial.http_status) {
+            // What a shadow has told of it, who has answered nothing.
+            would_be if denial.is_let_through() && would_be != none() => format!("({would_be})"),
+            answer => answer,
+        },
         tries,
     ]
 }

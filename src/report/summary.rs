@@ -18,6 +18,8 @@ pub(super) struct Summary {
     direct: DirectTools,
     /// What a shadow would have refused, where there is one.
     would_deny: Option<(String, BTreeMap<Axis, u64>)>,
+    /// How much of that was refused, as what a proxy cannot serve.
+    unserved: u64,
     probes: u64,
     passed: u64,
     infrastructure: u64,
@@ -38,6 +40,8 @@ impl Summary {
                     let counted = would_deny.entry(denial.axis).or_default();
                     *counted = counted.saturating_add(denial.count);
                 }
+                let unserved = if denial.is_let_through() { 0 } else { denial.count };
+                self.unserved = self.unserved.saturating_add(unserved);
             }
             Body::Start(Start { shadow: Some(shadow), .. }) => {
                 self.would_deny = Some((shadow.level.clone(), BTreeMap::new()));
@@ -61,7 +65,11 @@ impl Summary {
         writeln!(out, "denials: {}", by_axis(&self.denials))?;
         if let Some((level, would_deny)) = &self.would_deny {
             let level = bounded(level, WIDTH);
-            writeln!(out, "would be denied under {level}, none of it refused: {}", by_axis(would_deny))?;
+            let refused = match self.unserved {
+                0 => "none of it refused".to_owned(),
+                unserved => format!("{unserved} of it refused, which the proxy could not serve"),
+            };
+            writeln!(out, "would be denied under {level}, {refused}: {}", by_axis(would_deny))?;
         }
         self.print_direct(out)?;
         writeln!(out, "probes: {} of {} passed", self.passed, self.probes)?;

@@ -7,6 +7,7 @@ use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
 use crate::ledger::LedgerTarget;
 use crate::ledger::record::Probe;
+use crate::plan::shadow::check_not_probed;
 use crate::probe::outcome::{Outcome, Report, Row};
 use crate::probe::render;
 use crate::probe::trace::Before;
@@ -28,6 +29,7 @@ pub fn probe(args: &ProbeArgs, signals: SignalState) -> Result<i32, Error> {
     let outcome = (|| {
         let selection = args.suite.selection()?;
         let mut loaded = Loaded::load(&run, signals)?;
+        check_not_probed(&loaded.policy)?;
         loaded.probes = selection;
         let planned = loaded.plan()?;
         let head = head_of(&planned)?;

@@ -73,6 +73,7 @@ fn invocation(args: &ExecArgs, signals: SignalState) -> Result<Invocation, Sessi
         directory_first: args.cwd.is_some(),
         environment: Vec::new(),
         added,
+        groups: Vec::new(),
         signals,
         closed: if args.terminal { Vec::new() } else { sys::stdio_closed_at_start().collect() },
     })

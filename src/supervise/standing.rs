@@ -36,14 +36,20 @@ pub fn check_mounts(
     ledger: &mut Ledger,
     look: impl FnOnce(&mut MountWatch) -> Result<Seen, MountWatchError>,
 ) -> Result<(), AbortCause> {
+    let shadow = installation.is_shadow();
     let Some(view) = &mut installation.view else { return Ok(()) };
     match look(view)? {
         Seen::AsBefore => Ok(()),
         Seen::Cover(paths) => send(installation, &Order::Cover(paths)),
         Seen::Restored(paths) => paths.into_iter().try_for_each(|path| {
             let path = escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT);
-            was_open(ledger, format!("{path} was replaced from outside, and was open until it was covered again"))
+            let was = if shadow { "as if nothing were mounted there" } else { "open" };
+            was_open(ledger, format!("{path} was replaced from outside, and was {was} until it was covered again"))
         }),
+        // A shadow holds nobody: what it sees by is worse, and the run goes on.
+        Seen::Altered(difference) if shadow => {
+            Ok(installation.lose_view(&difference, ledger).map_err(EvidenceError::from)?)
+        }
         Seen::Altered(difference) => {
             installation.strike();
             was_open(ledger, difference.clone())?;

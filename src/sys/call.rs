@@ -54,26 +54,33 @@ pub fn attributes(path: &CStr) -> Result<u64> {
     Ok(found.stx_attributes)
 }
 
-/// Whose an object is and when it came to be.
+/// Whose an object is, when it came to be, and which it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Born {
     /// Its owner.
     pub uid: u32,
     /// Since 1970: its birth where the file system keeps that (STATX_BTIME), its last change of status elsewhere.
     pub at: std::time::Duration,
+    /// Whether the file system keeps births.
+    pub kept: bool,
+    /// Its device, major and minor number, and its inode's number.
+    pub identity: (u32, u32, u64),
 }
 
-/// [`Born`] of a descriptor's object (statx(2)).
+/// [`Born`] of a descriptor's object (statx(2)), as this machine knows it: no file system is asked for what another machine or
+/// another process has to say (AT_STATX_DONT_SYNC).
 pub fn born(object: BorrowedFd<'_>) -> Result<Born> {
     // SAFETY: zeros are a valid value of the structure.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let flags = libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
-    let wanted = libc::STATX_UID | libc::STATX_CTIME | libc::STATX_BTIME;
+    let flags = libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
+    let wanted = libc::STATX_UID | libc::STATX_INO | libc::STATX_CTIME | libc::STATX_BTIME;
     // SAFETY: the kernel reads one NUL byte and writes one structure.
     Errno::result(unsafe { libc::statx(object.as_raw_fd(), c"".as_ptr(), flags, wanted, &mut found) })?;
-    let at = if found.stx_mask & libc::STATX_BTIME != 0 { found.stx_btime } else { found.stx_ctime };
+    let kept = found.stx_mask & libc::STATX_BTIME != 0;
+    let at = if kept { found.stx_btime } else { found.stx_ctime };
     let seconds = u64::try_from(at.tv_sec).unwrap_or_default();
-    Ok(Born { uid: found.stx_uid, at: std::time::Duration::new(seconds, at.tv_nsec) })
+    let identity = (found.stx_dev_major, found.stx_dev_minor, found.stx_ino);
+    Ok(Born { uid: found.stx_uid, at: std::time::Duration::new(seconds, at.tv_nsec), kept, identity })
 }
 
 /// The id of the mount that a descriptor's object is on, as mountinfo has it (statx(2), STATX_MNT_ID, Linux 5.8).

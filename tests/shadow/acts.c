@@ -1,64 +1,9 @@
 /* A session of single acts, each in a process of its own, so that none depends on another: a line `NAME ANSWER` for each, the
    answer being `ok` or the errno's name. What would change the machine is asked for in a way that root's kernel refuses for
    another reason, after it has looked at the capability. */
-#define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
-#include <linux/bpf.h>
-#include <linux/capability.h>
-#include <linux/fs.h>
-#include <linux/openat2.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/fsuid.h>
-#include <sys/ioctl.h>
-#include <sys/mount.h>
-#include <sys/ptrace.h>
-#include <sys/reboot.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/swap.h>
-#include <sys/sysmacros.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <sys/xattr.h>
-#include <unistd.h>
-
-static const char *current;
-static const char *only;
-
-static int begin(const char *name) {
-    if (only && strcmp(only, name)) return 0;
-    fflush(stdout);
-    pid_t child = fork();
-    if (child == 0) {
-        current = name;
-        alarm(20);
-        return 1;
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (!WIFEXITED(status)) printf("%s signal-%d\n", name, WTERMSIG(status));
-    return 0;
-}
-
-static void finish(long returned) {
-    const char *answer = returned < 0 ? strerrorname_np(errno) : "ok";
-    printf("%s %s\n", current, answer ? answer : "unknown");
-    fflush(stdout);
-    _exit(0);
-}
-
-#define ACT(name, expression) if (begin(name)) finish((long)(expression))
+#include "act.h"
+#include "privilege.h"
+#include "sockets.h"
 
 #define T "/usr/fix/"
 #define E "/etc/fix/"
@@ -77,151 +22,6 @@ static long change_flags(const char *path) {
 static long beneath(const char *directory, const char *path, int flags) {
     struct open_how how = {.flags = flags, .mode = flags & O_CREAT ? 0644 : 0, .resolve = RESOLVE_BENEATH};
     return syscall(SYS_openat2, open(directory, O_PATH | O_DIRECTORY), path, &how, sizeof how);
-}
-
-static socklen_t inet(const char *host, int port, struct sockaddr_storage *to) {
-    struct sockaddr_in *four = (void *)to;
-    struct sockaddr_in6 *six = (void *)to;
-    memset(to, 0, sizeof *to);
-    if (strchr(host, ':')) {
-        six->sin6_family = AF_INET6;
-        six->sin6_port = htons(port);
-        inet_pton(AF_INET6, host, &six->sin6_addr);
-        return sizeof *six;
-    }
-    four->sin_family = AF_INET;
-    four->sin_port = htons(port);
-    inet_pton(AF_INET, host, &four->sin_addr);
-    return sizeof *four;
-}
-
-static long tcp(const char *host, int port) {
-    struct sockaddr_storage to;
-    socklen_t length = inet(host, port, &to);
-    int fd = socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return -1;
-    if (connect(fd, (void *)&to, length) == 0) return fd;
-    if (errno != EINPROGRESS) return -1;
-    struct pollfd waits = {fd, POLLOUT, 0};
-    int fault = 0;
-    socklen_t size = sizeof fault;
-    if (poll(&waits, 1, 5000) != 1) { errno = ETIMEDOUT; return -1; }
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &fault, &size);
-    fcntl(fd, F_SETFL, 0);
-    errno = fault;
-    return fault ? -1 : fd;
-}
-
-/* A question for the address of a.example, the same each time. */
-static const char QUESTION[] = "\x12\x34\x01\0\0\1\0\0\0\0\0\0\1a\7example\0\0\1\0\1";
-
-static long udp_to(const char *host, int port) {
-    struct sockaddr_storage to;
-    socklen_t length = inet(host, port, &to);
-    int fd = socket(to.ss_family, SOCK_DGRAM, 0);
-    return fd < 0 ? -1 : sendto(fd, QUESTION, sizeof QUESTION - 1, 0, (void *)&to, length);
-}
-
-static long udp_message(const char *host, int port) {
-    struct sockaddr_storage to;
-    socklen_t length = inet(host, port, &to);
-    struct iovec part = {(void *)QUESTION, sizeof QUESTION - 1};
-    struct msghdr message = {.msg_name = &to, .msg_namelen = length, .msg_iov = &part, .msg_iovlen = 1};
-    int fd = socket(to.ss_family, SOCK_DGRAM, 0);
-    return fd < 0 ? -1 : sendmsg(fd, &message, 0);
-}
-
-static long udp_connected(const char *host, int port) {
-    struct sockaddr_storage to;
-    socklen_t length = inet(host, port, &to);
-    int fd = socket(to.ss_family, SOCK_DGRAM, 0);
-    if (fd < 0 || connect(fd, (void *)&to, length) < 0) return -1;
-    return write(fd, QUESTION, sizeof QUESTION - 1);
-}
-
-static long unix_to(const char *path) {
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    strcpy(to.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    return fd < 0 ? -1 : connect(fd, (void *)&to, sizeof to);
-}
-
-static long unix_at(const char *path) {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    strcpy(at.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    return fd < 0 ? -1 : bind(fd, (void *)&at, sizeof at);
-}
-
-static long serve_at(int port) {
-    struct sockaddr_storage at;
-    socklen_t length = inet("127.0.0.1", port, &at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    return fd < 0 ? -1 : bind(fd, (void *)&at, length);
-}
-
-static const char *proxy_host;
-static int proxy_port;
-
-/* Says this to the proxy, and prints the first line of its answer as the answer of the act. */
-static void by_proxy(const char *name, const char *text, size_t length, const char *then, size_t then_length) {
-    if (!proxy_host || !begin(name)) return;
-    int fd = tcp(proxy_host, proxy_port);
-    char answer[512] = {0};
-    if (fd < 0) finish(-1);
-    if (write(fd, text, length) < 0) finish(-1);
-    long got = read(fd, answer, sizeof answer - 1);
-    if (then) {
-        memset(answer, 0, sizeof answer);
-        if (write(fd, then, then_length) < 0) finish(-1);
-        got = read(fd, answer, sizeof answer - 1);
-    }
-    if (got < 0) finish(-1);
-    if (answer[0] == 'H') answer[strcspn(answer, "\r")] = 0;
-    printf("%s %s\n", name, answer[0] == 'H' ? answer + 9 : got > 1 && answer[0] == 5 ? (answer[1] ? "socks-refused" : "socks-ok") : "closed");
-    fflush(stdout);
-    _exit(0);
-}
-
-#define BY_PROXY(name, text) by_proxy(name, text, sizeof text - 1, 0, 0)
-#define BY_SOCKS(name, request) by_proxy(name, "\5\1\0", 3, request, sizeof request - 1)
-
-static long clone_with(long flags) {
-    long child = syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
-    if (child == 0) _exit(0);
-    return child;
-}
-
-static long capabilities(void) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2] = {{1 << 21, 1 << 21, 1 << 21}, {0, 0, 0}};
-    return syscall(SYS_capset, &header, data);
-}
-
-static long measured(void) {
-    char attributes[128] = {0};
-    *(unsigned *)attributes = 1;
-    *(unsigned *)(attributes + 4) = 64;
-    /* Of the whole machine, on processor 0. */
-    return syscall(SYS_perf_event_open, attributes, -1, 0, -1, 0);
-}
-
-static long by_handle(void) {
-    struct { struct file_handle head; char bytes[8]; } handle = {.head = {8, 77}};
-    return open_by_handle_at(AT_FDCWD, &handle.head, O_RDONLY);
-}
-
-static long executed(const char *path) {
-    char *arguments[] = {(char *)path, 0}, *environment[] = {0};
-    pid_t child = fork();
-    int status = 0;
-    if (child == 0) {
-        execve(path, arguments, environment);
-        _exit(errno);
-    }
-    waitpid(child, &status, 0);
-    errno = WEXITSTATUS(status);
-    return errno ? -1 : 0;
 }
 
 static void own_file(const char *path) { close(open(path, O_CREAT | O_WRONLY, 0644)); }
@@ -351,6 +151,37 @@ int main(int count, char **arguments) {
     own_acts(A);
     ACT("app-there", open(A "there", O_WRONLY));
     ACT("app-unlink", unlink(A "old"));
+
+    /* In directories and on files of the image's lower layer: the first act has a copy made of each, the next one meets that. */
+    ACT("image-create", open("/mnt/shadow-a", O_CREAT | O_WRONLY, 0644));
+    ACT("image-create-again", open("/mnt/shadow-b", O_CREAT | O_WRONLY, 0644));
+    ACT("image-mkdir", mkdir("/mnt/shadow-c", 0755));
+    ACT("image-media", open("/media/shadow-a", O_CREAT | O_WRONLY, 0644));
+    ACT("image-media-again", open("/media/shadow-b", O_CREAT | O_WRONLY, 0644));
+    ACT("image-chmod", chmod("/mnt", 0755));
+    ACT("image-chmod-again", chmod("/mnt", 0755));
+    ACT("image-file-chmod", chmod("/usr/bin/true", 0755));
+    ACT("image-file-chmod-again", chmod("/usr/bin/true", 0755));
+    ACT("image-file-append", open("/etc/services", O_WRONLY | O_APPEND));
+    ACT("image-file-append-again", open("/etc/services", O_WRONLY | O_APPEND));
+    ACT("image-file-utimes", utimensat(AT_FDCWD, "/etc/services", 0, 0));
+    ACT("image-below-a-copy", open("/usr/games/shadow-a", O_CREAT | O_WRONLY, 0644));
+    ACT("image-below-a-copy-again", mkdir("/usr/games/shadow-b", 0755));
+
+    /* Names in one's own and in others' directories: whose the directory is decides. */
+    ACT("workspace-itself", rmdir("/app"));
+    ACT("roots-into-own", (mkdir(W "into-own", 0700), rename("/tmp/roots5", W "into-own/x"), unlink(W "into-own/x")));
+    ACT("own-into-roots", (own_file(W "into-roots"), rename(W "into-roots", "/tmp/roots-directory/x")));
+    ACT("own-linked-into-roots", (own_file(W "linked"), link(W "linked", "/tmp/roots-directory/y")));
+    ACT("roots-linked", link("/tmp/roots4", W "roots-linked"));
+    ACT("exchange-with-roots", (own_file(W "swap"), renameat2(AT_FDCWD, W "swap", AT_FDCWD, "/tmp/roots6", RENAME_EXCHANGE)));
+    ACT("directory-out-of-own", (mkdir(W "moving", 0700), rename(W "moving", "/tmp/moved-directory")));
+    ACT("own-over-own", (own_file(W "over"), own_file(W "under"), rename(W "over", W "under")));
+    ACT("own-unlink-twice", (own_file(W "twice"), unlink(W "twice"), unlink(W "twice")));
+    ACT("openat2-own", beneath(W, "beneath", O_CREAT | O_WRONLY));
+    ACT("openat2-own-there", (own_file(W "there"), beneath(W, "there", O_CREAT | O_WRONLY)));
+    ACT("openat2-roots", beneath("/tmp/roots-directory", "beneath", O_CREAT | O_WRONLY));
+    ACT("openat2-out", beneath(W, "../out", O_CREAT | O_WRONLY));
 
     /* Connections. */
     ACT("tcp-public", tcp("11.22.33.44", 443));

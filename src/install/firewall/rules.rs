@@ -8,7 +8,8 @@
 //!
 //! judge       answers in conversations that others opened ............ accept
 //!             control-plane ports .................................... control-plane
-//!             (egress open: the rest is accepted)
+//!             (egress open: the proxies of other runs, which would carry to such ports: control-plane;
+//!             the rest is accepted)
 //!             IPv4 options, IPv6 extension headers ................... default-deny
 //!             (but the one by which the kernel marks a large piece of a TCP stream)
 //!             the proxy .............................................. accept
@@ -202,6 +203,10 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
     });
     rules.extend(with_ports("control-plane-ports"));
     if spec.egress == Egress::Open {
+        // A proxy connects as nobody's command: it would carry requests to the ports that are named.
+        if !spec.control_plane_ports.is_empty() {
+            rules.push(to(&host(PROXIES.into()), CONTROL_PLANE));
+        }
         return rules;
     }
     // A source route names further hops behind the destination that is judged here. The IPv4 header's length in
@@ -355,7 +360,7 @@ pub(super) mod tests {
         let open = WallSpec { egress: Egress::Open, ..spec() };
         let ruleset = ruleset(&open, &[]);
         let judge = ruleset.chains.iter().find(|c| c.name == "judge").unwrap();
-        assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len());
+        assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len() + 1, "answers, the ports, and the proxies");
         assert!(!ruleset.chains.iter().any(|c| c.name == "exit"));
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::super::counts::SIZE;
 use super::super::super::fold::{BURST, OPEN, WINDOW};
-use super::super::super::record::{Object, PathEvent, Subject};
+use super::super::super::record::{Body, Denial, Mechanism, Object, PathEvent, Subject};
 use super::super::super::samples::*;
 use super::super::super::{Ledger, LedgerMode, LedgerTarget, Verification, verify_path};
 use super::*;
@@ -95,9 +95,10 @@ fn what_would_be_denied_is_counted_alike_and_is_no_denial() {
     let mut ledger = open(&path).of_shadow();
     ledger.append(shadowed()).unwrap();
     for _ in 0..BURST + 90 {
-        ledger.append(Body::Denial(denial(Axis::Network, "a.test"))).unwrap();
+        ledger.append(Body::Denial(denial(Axis::Network, "a.test").let_through())).unwrap();
     }
-    ledger.append(Body::Denial(denial(Axis::Filesystem, "b.test"))).unwrap();
+    let by_kernel = Denial { mechanism: Mechanism::Notifier, ..denial(Axis::Filesystem, "b.test") };
+    ledger.append(Body::Denial(by_kernel)).unwrap();
     let copies = [fs::read(&path).unwrap(), fs::read(dir.path().join("run.counts")).unwrap()];
     let sealed = ledger.seal(EXITED).unwrap().seal;
     let by_axis =

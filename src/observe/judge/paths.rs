@@ -2,14 +2,13 @@
 
 use super::metadata::is_metadata;
 use super::{Looked, Verdict};
-use crate::observe::act::{Act, Address, Base, Change, Made, Place};
+use crate::observe::act::{Act, Address, Base, Made, Place};
 use crate::observe::ask::{self, Answer};
 use crate::observe::caller::{Name, Unread};
 use crate::observe::predict::{self, Expected};
-use crate::observe::shadow::AsOwner;
 use crate::observe::told::{PathTarget, Refusal, Target};
 use crate::observe::walk::{self, path_of};
-use crate::observe::watched::{Ids, PERMISSION};
+use crate::observe::watched::PERMISSION;
 use crate::policy::Axis;
 use crate::sys::capability;
 use nix::errno::Errno;
@@ -20,10 +19,24 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// Where the names of an act lead.
+pub(super) struct Led {
+    /// Names of ours for it.
+    pub names: Vec<Name>,
+    /// The paths, where they can be told.
+    pub targets: Vec<Option<PathBuf>>,
+    /// Whether each is on a read-only mount.
+    pub read_only: Vec<bool>,
+    /// Whether one ends where only the caller sees on.
+    pub hidden: bool,
+}
+
 impl Looked<'_> {
     /// openat2(2) with `RESOLVE_*`: where that leads the kernel alone tells, and it is asked from the caller's own base.
     fn open_within(&self, at: &Place, flags: u64, mode: u64, resolve: u64) -> Result<Verdict, Unread> {
-        let owner = self.as_owner(std::slice::from_ref(&self.caller.name(at)?));
+        if let Some(shadow) = &self.judge.shadow {
+            return self.opened_within_by_shadow(shadow, at, flags, mode, resolve);
+        }
         let base = self.caller.hold(at.base)?;
         let given = CString::new(at.given.as_slice()).map_err(|_| Unread::Form)?;
         let expected = match walk::pin_within(base.as_fd(), &at.given, at.follow, resolve) {
@@ -44,13 +57,25 @@ impl Looked<'_> {
         };
         let read_only = [found.as_ref().is_some_and(|found| self.is_read_only(found))];
         let path = [found.as_ref().and_then(walk::Found::path)];
-        drop(owner);
         let act = Act::Open { at: at.clone(), flags, mode, resolve };
         Ok(self.answered(answer, &act, &path, &read_only))
     }
 
     /// An act on one path or two.
     pub(super) fn on_paths(&self, act: &Act) -> Result<Verdict, Unread> {
+        let verdict = self.on_places(act)?;
+        if let (Some(shadow), Act::Remove(..) | Act::Rename(..)) = (&self.judge.shadow, act) {
+            shadow.forget(act, &self.names(act)?);
+        }
+        Ok(verdict)
+    }
+
+    /// Names of ours for the places of an act.
+    fn names(&self, act: &Act) -> Result<Vec<Name>, Unread> {
+        places(act).into_iter().map(|place| self.caller.name(place)).collect()
+    }
+
+    fn on_places(&self, act: &Act) -> Result<Verdict, Unread> {
         if let Some(barrier) = &self.judge.barrier {
             match act {
                 Act::Change(at, change) if is_metadata(act) => return self.changed(barrier, at, change),
@@ -64,14 +89,14 @@ impl Looked<'_> {
         if let Act::Open { at, flags, mode, resolve: resolve @ 1.. } = act {
             return self.open_within(at, *flags, *mode, *resolve);
         }
-        let mut names = Vec::new();
-        for place in places(act) {
-            names.push(self.caller.name(place)?);
-        }
+        let mut names = self.names(act)?;
         if let Some(mounted) = &self.judge.mounted
             && let Some(verdict) = self.by_mount(mounted, act, &names)?
         {
             return Ok(verdict);
+        }
+        if let Some(shadow) = &self.judge.shadow {
+            shadow.note(&names);
         }
         let mut expected = self.expected(act, &names);
         let too_long = names.iter().any(Name::is_too_long);
@@ -80,10 +105,7 @@ impl Looked<'_> {
         }
         // Before a refusal is believed: was it the caller's path or our way to it?
         if self.caller.find_closed() {
-            names.clear();
-            for place in places(act) {
-                names.push(self.caller.name(place)?);
-            }
+            names = self.names(act)?;
             expected = self.expected(act, &names);
         }
         // What is refused for its descriptor is so before anyone looks where it leads.
@@ -117,15 +139,11 @@ impl Looked<'_> {
                 .map(|(found, name)| found.and_then(|found| found.into_name(name.follow)).unwrap_or(name))
                 .collect();
         }
-        let _owner = match act {
-            Act::Change(_, Change::Owner(uid, gid)) if self.gives_to_account(&names, *uid, *gid) => {
-                return Ok(Verdict::GoOn);
-            }
-            // To whom else a file may be given does not depend on who made it.
-            Act::Change(_, Change::Owner(..)) => None,
-            _ => self.as_owner(&names),
-        };
-        if by_self || too_long || self.judge.shadow.is_some() {
+        if let Some(shadow) = &self.judge.shadow {
+            let led = Led { names, targets, read_only, hidden };
+            return self.by_shadow(shadow, act, led);
+        }
+        if by_self || too_long {
             expected = self.expected(act, &names);
         }
         if expected == Expected::Passes {
@@ -134,20 +152,26 @@ impl Looked<'_> {
         // What is done from here on is done with what was read.
         self.caller.still_waits()?;
         let answer = self.ask(act, &names);
+        Ok(self.told(answer, act, &Led { names, targets, read_only, hidden }))
+    }
+
+    /// What is answered to an act on these names.
+    pub(super) fn told(&self, answer: Answer, act: &Act, led: &Led) -> Verdict {
         // The caller may see more than this process.
-        if matches!(answer, Answer::Refused(_)) && hidden {
-            return Ok(Verdict::Unknown(format!(
+        if matches!(answer, Answer::Refused(_)) && led.hidden {
+            let targets = &led.targets;
+            return Verdict::Unknown(format!(
                 "{}: its caller is not dumpable and names itself {targets:?}",
                 self.watched.call
-            )));
+            ));
         }
         if let (Answer::Refused(Errno::EPERM | Errno::EROFS), Act::Change(_, change), [name]) =
-            (&answer, act, &names[..])
+            (&answer, act, &led.names[..])
             && predict::is_for_none(name, change)
         {
-            return Ok(Verdict::GoOn);
+            return Verdict::GoOn;
         }
-        Ok(self.answered(answer, act, &targets, &read_only))
+        self.answered(answer, act, &led.targets, &led.read_only)
     }
 
     /// What is answered to an act on paths that the kernel was asked about.
@@ -199,23 +223,7 @@ impl Looked<'_> {
             || fstatvfs(&found.at).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_RDONLY))
     }
 
-    /// Has this thread asked about, where it is a shadow's, as the owner of what the command has made.
-    fn as_owner(&self, names: &[Name]) -> Option<AsOwner> {
-        let owner = self.judge.shadow.as_ref()?.as_owner(names, self.judge.stage);
-        if let Some(uid) = owner.uid() {
-            self.ids.set(Ids { uid, ..self.judge.ids });
-        }
-        Some(owner)
-    }
-
-    /// Whether what a shadow's command has made is given to whom it belongs to, root, or would belong to, the account.
-    fn gives_to_account(&self, names: &[Name], uid: u32, gid: u32) -> bool {
-        let Ids { uid: own, gid: group } = self.judge.ids;
-        let is_own = || self.judge.shadow.as_ref().is_some_and(|s| s.is_accounts(names, self.judge.stage));
-        [0, own, u32::MAX].contains(&uid) && [0, group, u32::MAX].contains(&gid) && is_own()
-    }
-
-    fn expected(&self, act: &Act, names: &[Name]) -> Expected {
+    pub(super) fn expected(&self, act: &Act, names: &[Name]) -> Expected {
         let ids = self.ids.get();
         match (act, names) {
             (Act::Open { flags, .. }, [name]) => predict::open(name, *flags, ids),
@@ -229,7 +237,7 @@ impl Looked<'_> {
         }
     }
 
-    fn ask(&self, act: &Act, names: &[Name]) -> Answer {
+    pub(super) fn ask(&self, act: &Act, names: &[Name]) -> Answer {
         let tid = self.caller.tid;
         match (act, names) {
             (Act::Open { flags, mode, .. }, [name]) => ask::open(tid, None, &name.text, *flags, *mode, 0),

@@ -11,6 +11,7 @@ use crate::confine::landlock::Barrier;
 use crate::observe::act::{Act, Change, Made, Place};
 use crate::observe::caller::Unread;
 use crate::observe::decode::TMPFILE;
+use crate::observe::predict::is_anothers_in_sticky;
 use crate::observe::told::{PathTarget, Target};
 use crate::observe::walk::{Found, found_within, is, pin_within};
 use crate::observe::watched::PERMISSION;
@@ -18,7 +19,7 @@ use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, ResolveFlag};
 use nix::libc;
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -192,30 +193,11 @@ impl Looked<'_> {
         }
     }
 
-    /// Whether the kernel keeps everyone but its owner from opening a file with O_CREAT where it lies (proc_sys_fs(5),
-    /// `protected_regular` and `protected_fifos`).
+    /// Whether a file may not be opened with O_CREAT for whose it and its directory are.
     fn is_anothers_in_sticky(&self, at: &Place, file: &FileStat) -> bool {
-        const OTHERS_WRITE: u32 = 0o002;
-        const GROUP_WRITES: u32 = 0o020;
         let followed = self.entry_followed(at);
-        let Ok(Ok(directory)) = followed.map(|entry| entry.and_then(|entry| fstat(&entry.directory))) else {
-            return false;
-        };
-        if directory.st_mode & Mode::S_ISVTX.bits() == 0
-            || [directory.st_uid, self.judge.ids.uid].contains(&file.st_uid)
-        {
-            return false;
-        }
-        let level = |kind: &str| -> u32 {
-            let told = crate::procfs::read(&format!("/proc/sys/fs/protected_{kind}")).unwrap_or_default();
-            told.trim().parse().unwrap_or(0)
-        };
-        let level = match () {
-            () if is(file, SFlag::S_IFREG) => level("regular"),
-            () if is(file, SFlag::S_IFIFO) => level("fifos"),
-            () => 1,
-        };
-        level > 0 && directory.st_mode & OTHERS_WRITE != 0 || level > 1 && directory.st_mode & GROUP_WRITES != 0
+        let directory = followed.map(|entry| entry.and_then(|entry| fstat(&entry.directory)));
+        matches!(directory, Ok(Ok(directory)) if is_anothers_in_sticky(&directory, file, self.judge.ids.uid))
     }
 
     fn made(&self, barrier: &Barrier, at: &Place, made: &Made) -> Result<Held, Unread> {
@@ -326,7 +308,7 @@ fn free(entry: &Entry, takes_slash: bool) -> Held {
 
 /// Whether the kernel gives a name to a descriptor's file without a capability (linkat(2), AT_EMPTY_PATH; Linux 6.10). The
 /// new name that is asked for is there.
-fn gives_names(object: &OwnedFd) -> bool {
+pub(in crate::observe) fn gives_names(object: &OwnedFd) -> bool {
     let flags = Argument::Number(libc::AT_EMPTY_PATH as u64);
     let asked = [Argument::Fd(object.as_fd()), Argument::Text(c""), HERE, Argument::Text(c"/"), flags];
     call(libc::SYS_linkat, asked) == Err(Errno::EEXIST)
