@@ -4,12 +4,17 @@
 mod canary;
 
 use canary::*;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 const NOBODY: u32 = 65534;
 
@@ -90,6 +95,109 @@ fn a_file_keeps_its_mode_owner_attributes_and_times() {
     assert_eq!((after.mtime(), after.nlink()), (2000, 1));
     assert_eq!(python("import os, sys\nprint(os.getxattr(sys.argv[1], 'user.kept'))", &[text(&path)]), "b'value'\n");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left beside it");
+}
+
+#[test]
+fn a_default_access_list_of_the_directory_gives_nobody_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["a.py", "b.json", "c.py"] {
+        fs::write(at(name), "x = 1\n").unwrap();
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o660)).unwrap();
+    }
+    // acl(5) as the kernel stores it: a version, then tag, permissions and id of each entry.
+    let lists = r#"
+import os, struct, sys
+def list(*entries): return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *entry) for entry in entries)
+NONE, user, other = 0xffffffff, 65534, 65533
+os.setxattr(sys.argv[1], 'system.posix_acl_default', list((1, 7, NONE), (2, 7, user), (4, 5, NONE), (16, 7, NONE), (32, 5, NONE)))
+os.setxattr(sys.argv[1] + '/c.py', 'system.posix_acl_access', list((1, 6, NONE), (2, 4, other), (4, 0, NONE), (16, 6, NONE), (32, 0, NONE)))
+open(sys.argv[1] + '/control', 'w').close()
+"#;
+    python(lists, &[text(dir.path())]);
+    let show = "import os, sys\nfor name in sys.argv[2:]:\n  p = sys.argv[1] + '/' + name\n  print(name, oct(os.stat(p).st_mode & 0o7777), [(n, os.getxattr(p, n).hex()) for n in sorted(os.listxattr(p))])";
+    let before = python(show, &[text(dir.path()), "a.py", "b.json", "c.py"]);
+    assert!(python(show, &[text(dir.path()), "control"]).contains("posix_acl_access"), "nothing is inherited here");
+    let tokens = at("tokens");
+    let (lines, status) = json(&[
+        "plant",
+        "--json",
+        "--tokens",
+        text(&tokens),
+        text(&at("a.py")),
+        text(&at("b.json")),
+        text(&at("c.py")),
+    ]);
+    assert_eq!((lines.len(), status), (3, 0));
+    assert_eq!(python(show, &[text(dir.path()), "a.py", "b.json", "c.py"]), before);
+    let new = python(show, &[text(dir.path()), "b.json.canary", "tokens"]);
+    assert_eq!(new, "b.json.canary 0o660 []\ntokens 0o600 []\n");
+}
+
+#[test]
+fn a_name_that_json_cannot_hold_is_refused_before_anything_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"odd\xff.py"));
+    fs::write(&odd, "x = 1\n").unwrap();
+    fs::write(dir.path().join("a.py"), "x = 1\n").unwrap();
+    let before = contents(dir.path());
+    let output = canary(&["plant", "--json", text(dir.path())]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("has a name that JSON cannot hold") && said.lines().count() == 1, "{said}");
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(contents(dir.path()), before);
+    assert!(canary(&["plant", text(dir.path())]).status.success(), "as text it can be told");
+}
+
+#[test]
+fn no_link_leads_a_token_out_of_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (name, content) in [("victim", "x = 'theirs'\n"), ("real", "x = 'ours'\n"), ("real/deep", "x = 'deep'\n")] {
+        fs::create_dir_all(at(name)).unwrap();
+        fs::write(at(name).join("a.py"), content).unwrap();
+    }
+    fs::create_dir(at("victim/deep")).unwrap();
+    fs::write(at("victim/deep/a.py"), "x = 'theirs'\n").unwrap();
+    symlink("victim", at("link")).unwrap();
+    let theirs = contents(&at("victim"));
+    for named in ["link/a.py", "link/deep", "link/deep/a.py"] {
+        let output = canary(&["plant", text(&at(named))]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("is reached by a symbolic link") && said.lines().count() == 1, "{named}: {said}");
+    }
+    let tokens = at("link/tokens");
+    assert_eq!(canary(&["plant", "--tokens", text(&tokens), text(&at("real/a.py"))]).status.code(), Some(125));
+    assert_eq!(contents(&at("victim")), theirs);
+
+    // While the owner of the directory above swaps the two.
+    let held = File::open(at("real")).unwrap();
+    let real = |file: &str| format!("/proc/self/fd/{}/{file}", held.as_raw_fd());
+    let ended = AtomicBool::new(false);
+    let planted = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                renameat2(AT_FDCWD, &at("link"), AT_FDCWD, &at("real"), RenameFlags::RENAME_EXCHANGE).unwrap();
+            }
+        });
+        let all: Vec<bool> = (0..200)
+            .map(|_| {
+                let planted = canary(&["plant", text(&at("real"))]).status.success();
+                for file in ["a.py", "deep/a.py"] {
+                    fs::write(real(file), "x = 'ours'\n").unwrap();
+                }
+                planted
+            })
+            .collect();
+        ended.store(true, Ordering::Relaxed);
+        all
+    });
+    assert_eq!(contents(&at("victim")), theirs, "{planted:?}");
+    assert!(planted.contains(&false), "the two were never swapped in time");
+    let by_proc = canary(&["plant", &real("a.py").replace("self", &std::process::id().to_string())]);
+    assert!(String::from_utf8_lossy(&by_proc.stderr).contains("is reached by a symbolic link"), "by way of /proc");
+    let still = if at("link").is_symlink() { at("real") } else { at("link") };
+    assert!(canary(&["plant", text(&still.join("a.py"))]).status.success(), "in peace");
 }
 
 #[test]

@@ -9,50 +9,8 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-struct Run {
-    dir: tempfile::TempDir,
-    token: String,
-    pattern: String,
-}
-
-impl Run {
-    fn new() -> Run {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("run")).unwrap();
-        let reference = dir.path().join("reference.py");
-        fs::write(&reference, "x = 1\n").unwrap();
-        let (token, pattern) = plant(&reference);
-        Run { dir, token, pattern }
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        let path = self.dir.path().join("run").join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        path
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.at(name), content).unwrap();
-    }
-
-    fn scan(&self, more: &[&str]) -> (Vec<Value>, i32) {
-        let run = self.dir.path().join("run");
-        let arguments = ["scan", "--json", "--token", &self.token, text(&run)];
-        json(&[&arguments, more].concat())
-    }
-}
-
-fn of_kind<'l>(lines: &'l [Value], kind: &str) -> Vec<&'l Value> {
-    lines.iter().filter(|line| line["kind"] == kind).collect()
-}
-
-fn name(line: &Value) -> &str {
-    Path::new(line["path"].as_str().unwrap()).file_name().unwrap().to_str().unwrap()
-}
 
 const PACK: &str = r#"
 import bz2, gzip, io, lzma, sys, tarfile, zipfile, zlib

@@ -6,7 +6,7 @@ use aho_corasick::AhoCorasick;
 use std::ops::Range;
 
 /// How a token was written where it was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Encoding {
     Literal,
     Reversed,

@@ -132,7 +132,8 @@ fn repeated_tokens_are_counted() {
     let token = Token::make("a").unwrap();
     let text = format!("{} ", token.text()).repeat(50_000);
     let needles = super::Needles::of(std::slice::from_ref(&token));
-    let found = super::super::unpack::Reader::of(&needles, 0).bytes("x", text.as_bytes());
+    let budget = super::super::budget::Budget::of(0);
+    let found = super::super::unpack::Reader::of(&needles, &budget, 0).file("x", &mut text.as_bytes(), &[]);
     assert_eq!(found.hits.len(), 1);
     assert_eq!((found.hits[0].find.count, found.hits[0].find.offset), (50_000, 0));
 }

@@ -1,8 +1,8 @@
 //! Git's packs (gitformat-pack(5)): each object's compressed data by itself. Of an object that is kept as a difference the
 //! difference is read, which has in plain what the object has and its base has not.
 
+use super::inflate::Inflate;
 use super::unpack::{Members, Tee, damaged};
-use flate2::bufread::ZlibDecoder;
 use std::io::{self, Read};
 
 /// Gives every object's data to `members`.
@@ -23,7 +23,7 @@ pub(super) fn walk<R: Read>(tee: &mut Tee<'_, '_, R>, members: &mut dyn Members)
             7 => drop(read::<20, R>(tee)?),
             _ => {}
         }
-        let mut decoder = ZlibDecoder::new(&mut *tee);
+        let mut decoder = Inflate::zlib(&mut *tee);
         let member = members.member(&format!("object {number}"), &mut decoder);
         member.and_then(|()| io::copy(&mut decoder, &mut io::sink())).map_err(|cause| damaged("git pack", cause))?;
     }

@@ -10,6 +10,9 @@ mod token;
 mod tokens_file;
 
 // How it gets into files.
+mod attributes;
+mod first_lines;
+mod place;
 mod plant;
 mod replace;
 mod syntax;
@@ -22,14 +25,23 @@ mod search;
 mod segments;
 
 // Where streams come from.
+mod beneath;
 mod git_pack;
+mod gzip;
+mod holes;
+mod inflate;
+mod kind;
+mod queue;
 mod tar;
+mod tree;
 mod unpack;
 mod walk;
 mod zip;
 
 // What a find means, and how it is told.
+mod budget;
 mod class;
+mod json;
 mod progress;
 mod scan;
 
@@ -45,8 +57,10 @@ pub use token::Token;
 /// fuzzing. Each find is the encoding's name and, from the outermost in, the names of what it is packed in.
 pub fn found_in(tokens: &[Token], name: &str, bytes: &[u8], unpack_limit: u64) -> (Vec<(String, String)>, Vec<String>) {
     let needles = needles::Needles::of(tokens);
-    let mut reader = unpack::Reader::of(&needles, unpack_limit);
-    let found = reader.bytes(name, bytes);
+    let budget = budget::Budget::of(u64::MAX);
+    let mut reader = unpack::Reader::of(&needles, &budget, unpack_limit);
+    let mut source = bytes;
+    let found = reader.file(name, &mut source, &[]);
     let hits = found.hits.iter().map(|hit| (hit.find.encoding.name().to_owned(), hit.within.join("!"))).collect();
     (hits, found.unread.iter().map(|unread| unread.why.clone()).collect())
 }

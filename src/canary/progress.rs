@@ -24,10 +24,10 @@ impl Progress {
     }
 
     /// One more file is read.
-    pub(super) fn advance(&self, bytes: u64, hits: usize) {
+    pub(super) fn advance(&self, bytes: u64, hits: u64) {
         let files = self.files.fetch_add(1, Ordering::Relaxed) + 1;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let hits = self.hits.fetch_add(hits as u64, Ordering::Relaxed) + hits as u64;
+        let hits = self.hits.fetch_add(hits, Ordering::Relaxed) + hits;
         let Some(mut drawn) = self.drawn.as_ref().and_then(|drawn| drawn.try_lock().ok()) else { return };
         if drawn.elapsed() >= PAUSE {
             *drawn = Instant::now();

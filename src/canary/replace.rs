@@ -1,20 +1,30 @@
 //! Files replaced all together or not at all: new contents are written beside the old ones, then all are put in their
 //! places by rename(2), and what was there is kept by a second link until the last one is in place.
 
+use super::attributes;
+use super::beneath::{self, Identity};
 use super::error::CanaryError;
-use nix::fcntl::OFlag;
-use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{Gid, Uid, fchown};
-use std::fs::{self, File, OpenOptions};
+use super::place::Place;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, linkat, renameat, statat, unlinkat};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+
+/// A file as it was read: its identity, its size in bytes, and when it was last written, in seconds and nanoseconds.
+type State = (Identity, i64, (i64, u64));
+
+fn state(stat: &Stat) -> State {
+    (beneath::identity(stat), stat.st_size, (stat.st_mtime, stat.st_mtime_nsec))
+}
 
 /// A file that is read: its content and what else is known of it.
 pub(super) struct Original {
+    pub(super) place: Place,
     file: File,
-    metadata: fs::Metadata,
+    metadata: Metadata,
+    state: State,
 }
 
 impl Original {
@@ -22,19 +32,18 @@ impl Original {
     ///
     /// # Errors
     /// A symbolic link, a file of another kind, one with several names, or one that can't be opened.
-    pub(super) fn open(path: &Path) -> Result<Original, CanaryError> {
+    pub(super) fn open(place: &Place) -> Result<Original, CanaryError> {
         let unfit = |is: &str| CanaryError::Unfit {
-            path: path.to_owned(),
+            path: place.path(),
             is: is.to_owned(),
             accepted: "a regular file with one name",
         };
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let opened = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path);
-        let file = opened.map_err(|cause| match cause.raw_os_error() {
+        let file = place.open(OFlags::RDONLY, Mode::empty()).map_err(|cause| match cause.raw_os_error() {
             Some(nix::libc::ELOOP) => unfit("is a symbolic link"),
-            _ => CanaryError::file("opened", path)(cause),
+            _ => CanaryError::file("opened", place.path())(cause),
         })?;
-        let metadata = file.metadata().map_err(CanaryError::file("looked at", path))?;
+        let looked_at = file.metadata().and_then(|metadata| Ok((metadata, state(&fstat(&file)?))));
+        let (metadata, state) = looked_at.map_err(CanaryError::file("looked at", place.path()))?;
         if !metadata.is_file() {
             return Err(unfit("is no regular file"));
         }
@@ -44,7 +53,7 @@ impl Original {
                 metadata.nlink()
             )));
         }
-        Ok(Original { file, metadata })
+        Ok(Original { place: place.clone(), file, metadata, state })
     }
 
     /// Its size in bytes.
@@ -53,21 +62,24 @@ impl Original {
     }
 
     /// Its content.
-    pub(super) fn content(&mut self) -> io::Result<Vec<u8>> {
+    pub(super) fn content(&mut self) -> Result<Vec<u8>, CanaryError> {
         let mut content = Vec::new();
-        self.file.read_to_end(&mut content)?;
+        self.file.read_to_end(&mut content).map_err(CanaryError::file("read", self.place.path()))?;
         Ok(content)
     }
 }
 
 /// A new content, written and not yet in place.
 struct Staged {
-    /// Where it lies.
-    new: PathBuf,
     /// Where it belongs.
-    place: PathBuf,
-    /// What keeps the old content, once there is such a link; none for a file that is new.
-    old: Option<PathBuf>,
+    place: Place,
+    /// The name in the same directory under which it lies; none once it is gone.
+    new: Option<OsString>,
+    identity: Identity,
+    /// What it replaces; none for a file that is new.
+    instead: Option<State>,
+    /// The name that keeps the old content, once there is one.
+    old: Option<OsString>,
     placed: bool,
 }
 
@@ -78,36 +90,58 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// Writes a new content for `place`, with the mode, owner, extended attributes and times of `like`.
+    /// Writes a new content for a file, which keeps its mode, owner, extended attributes and times.
     ///
     /// # Errors
     /// Whatever of that can't be had: nothing is replaced by a file that is less.
-    pub(super) fn stage(&mut self, place: &Path, content: &[u8], like: &Original) -> Result<(), CanaryError> {
-        let file = self.write(place, content)?;
-        let failed = CanaryError::file("given the attributes of the original", place);
-        like_original(&file, like).and_then(|()| file.sync_all()).map_err(failed)
+    pub(super) fn stage(&mut self, original: &Original, content: &[u8]) -> Result<(), CanaryError> {
+        self.stage_like(&original.place, Some(original.state), content, original)
     }
 
-    /// Writes a file that only its owner may read.
-    pub(super) fn stage_private(&mut self, place: &Path, content: &[u8]) -> Result<(), CanaryError> {
-        let file = self.write(place, content)?;
-        file.sync_all().map_err(CanaryError::file("written", place))
+    /// The same for a file that is not there yet, and becomes like another one.
+    pub(super) fn stage_new(&mut self, place: &Place, content: &[u8], like: &Original) -> Result<(), CanaryError> {
+        self.stage_like(place, None, content, like)
     }
 
-    fn write(&mut self, place: &Path, content: &[u8]) -> Result<File, CanaryError> {
-        let new = beside(place, "new", self.staged.len());
-        let flags = OFlag::O_NOFOLLOW;
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create_new(true).mode(0o600).custom_flags(flags.bits());
-        let mut file = options.open(&new).map_err(CanaryError::file("written", place))?;
-        self.staged.push(Staged { new, place: place.to_owned(), old: None, placed: false });
-        file.write_all(content).map_err(CanaryError::file("written", place))?;
+    fn stage_like(
+        &mut self,
+        place: &Place,
+        instead: Option<State>,
+        content: &[u8],
+        like: &Original,
+    ) -> Result<(), CanaryError> {
+        let file = self.write(place, instead, content)?;
+        let failed = CanaryError::file("given the attributes of the original", place.path());
+        attributes::copy(&file, &like.file, &like.metadata).and_then(|()| file.sync_all()).map_err(failed)
+    }
+
+    /// Writes a file that only its owner may read, in place of another one if there is one.
+    pub(super) fn stage_private(
+        &mut self,
+        place: &Place,
+        original: Option<&Original>,
+        content: &[u8],
+    ) -> Result<(), CanaryError> {
+        let file = self.write(place, original.map(|original| original.state), content)?;
+        let done = attributes::without_access_list(&file).and_then(|()| file.sync_all());
+        done.map_err(CanaryError::file("written", place.path()))
+    }
+
+    fn write(&mut self, place: &Place, instead: Option<State>, content: &[u8]) -> Result<File, CanaryError> {
+        let failed = || CanaryError::file("written", place.path());
+        let new = hidden("new", self.staged.len());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut file = place.beside(&new).open(flags, Mode::RUSR | Mode::WUSR).map_err(failed())?;
+        let identity = beneath::identity(&fstat(&file).map_err(io::Error::from).map_err(failed())?);
+        self.staged.push(Staged { place: place.clone(), new: Some(new), identity, instead, old: None, placed: false });
+        file.write_all(content).map_err(failed())?;
         Ok(file)
     }
 
     /// Puts everything in place. After an error nothing is.
     pub(super) fn commit(mut self) -> Result<(), CanaryError> {
-        if let Err(first) = self.put_in_place() {
+        let placed = self.staged.iter_mut().enumerate().try_for_each(|(number, staged)| staged.put_in_place(number));
+        if let Err(first) = placed {
             let left = self.take_back();
             return Err(match left.is_empty() {
                 true => first,
@@ -115,40 +149,22 @@ impl Replacement {
             });
         }
         // Whatever happens to the links now, the files are as they should be.
-        for staged in std::mem::take(&mut self.staged) {
-            if let Some(old) = staged.old {
-                fs::remove_file(&old).map_err(CanaryError::file("removed", old))?;
+        let mut removed = Ok(());
+        for Staged { place, old, .. } in std::mem::take(&mut self.staged) {
+            if let Some(old) = old {
+                let done = place.directory.open().and_then(|directory| remove(&directory, &old));
+                removed = removed.and(done.map_err(CanaryError::file("removed", place.beside(&old).path())));
             }
         }
-        Ok(())
-    }
-
-    fn put_in_place(&mut self) -> Result<(), CanaryError> {
-        for (number, staged) in self.staged.iter_mut().enumerate() {
-            let old = beside(&staged.place, "old", number);
-            match fs::hard_link(&staged.place, &old) {
-                Ok(()) => staged.old = Some(old),
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-                Err(cause) => return Err(CanaryError::file("kept by a second link", &staged.place)(cause)),
-            }
-            fs::rename(&staged.new, &staged.place).map_err(CanaryError::file("replaced", &staged.place))?;
-            staged.placed = true;
-        }
-        Ok(())
+        removed
     }
 
     /// Undoes everything in reverse; what could not be undone.
     fn take_back(&mut self) -> Vec<String> {
         let mut left = Vec::new();
         for staged in std::mem::take(&mut self.staged).into_iter().rev() {
-            let done = match (&staged.old, staged.placed) {
-                (Some(old), true) => fs::rename(old, &staged.place),
-                (Some(old), false) => fs::remove_file(old).and_then(|()| fs::remove_file(&staged.new)),
-                (None, true) => fs::remove_file(&staged.place),
-                (None, false) => fs::remove_file(&staged.new),
-            };
-            if let Err(cause) = done {
-                left.push(format!("{:?}: {cause}", staged.place));
+            if let Err(cause) = staged.take_back() {
+                left.push(format!("{:?}: {cause}", staged.place.path()));
             }
         }
         left
@@ -162,36 +178,69 @@ impl Drop for Replacement {
     }
 }
 
-/// A name in the same directory that nobody else has.
-fn beside(place: &Path, what: &str, number: usize) -> PathBuf {
-    place.with_file_name(format!(".canary-{what}-{}-{number}", std::process::id()))
+impl Staged {
+    fn put_in_place(&mut self, number: usize) -> Result<(), CanaryError> {
+        let path = self.place.path();
+        let failed = |act| CanaryError::file(act, &path);
+        let meanwhile = |is: &str| CanaryError::Unfit {
+            path: path.clone(),
+            is: is.to_owned(),
+            accepted: "a file that nothing else writes while tokens are planted",
+        };
+        let name = self.place.name.as_os_str();
+        let directory = self.place.directory.open().map_err(failed("replaced"))?;
+        let found = |name: &OsStr| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from);
+        let Some(new) = self.new.clone() else { return Ok(()) };
+        match self.instead {
+            Some(expected) => {
+                let old = hidden("old", number);
+                linkat(&directory, name, &directory, &old, AtFlags::empty())
+                    .map_err(io::Error::from)
+                    .map_err(failed("kept by a second link"))?;
+                self.old = Some(old.clone());
+                if state(&found(&old).map_err(failed("looked at"))?) != expected {
+                    return Err(meanwhile("was changed after it was read"));
+                }
+                renameat(&directory, &new, &directory, name).map_err(io::Error::from).map_err(failed("replaced"))?;
+                self.placed = true;
+            }
+            // link(2), which replaces nothing.
+            None => {
+                linkat(&directory, &new, &directory, name, AtFlags::empty())
+                    .map_err(io::Error::from)
+                    .map_err(failed("written"))?;
+                self.placed = true;
+                remove(&directory, &new).map_err(failed("written"))?;
+            }
+        }
+        self.new = None;
+        match beneath::identity(&found(name).map_err(failed("looked at"))?) == self.identity {
+            true => Ok(()),
+            false => Err(meanwhile("was replaced by another file")),
+        }
+    }
+
+    fn take_back(&self) -> io::Result<()> {
+        let directory = self.place.directory.open()?;
+        match (&self.old, self.placed) {
+            (Some(old), true) => renameat(&directory, old, &directory, &self.place.name)?,
+            (Some(old), false) => remove(&directory, old)?,
+            (None, true) => remove(&directory, &self.place.name)?,
+            (None, false) => {}
+        }
+        self.new.as_ref().map_or(Ok(()), |new| remove(&directory, new))
+    }
 }
 
-fn like_original(file: &File, like: &Original) -> io::Result<()> {
-    let (uid, gid) = (like.metadata.uid(), like.metadata.gid());
-    let own = file.metadata()?;
-    if (own.uid(), own.gid()) != (uid, gid) {
-        fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-    }
-    copy_attributes(file, &like.file)?;
-    // After the owner, whose change clears set-id bits, and after the access list, which is tied to the mode.
-    fchmod(file, Mode::from_bits_truncate(like.metadata.mode()))?;
-    let times = fs::FileTimes::new().set_accessed(like.metadata.accessed()?).set_modified(like.metadata.modified()?);
-    file.set_times(times)
+fn remove(directory: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    Ok(unlinkat(directory, name, AtFlags::empty())?)
 }
 
-/// Extended attributes (xattr(7)): access lists, capabilities, labels, those of users.
-fn copy_attributes(to: &File, from: &File) -> io::Result<()> {
-    let mut names = vec![0; 1 << 16];
-    let length = match rustix::fs::flistxattr(from.as_fd(), &mut names) {
-        Ok(length) => length,
-        Err(rustix::io::Errno::OPNOTSUPP) => return Ok(()),
-        Err(cause) => return Err(cause.into()),
-    };
-    let mut value = vec![0; 1 << 16];
-    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let length = rustix::fs::fgetxattr(from.as_fd(), name, &mut value)?;
-        rustix::fs::fsetxattr(to.as_fd(), name, &value[..length], rustix::fs::XattrFlags::empty())?;
-    }
-    Ok(())
+/// A name that nobody else has.
+fn hidden(what: &str, number: usize) -> OsString {
+    format!(".canary-{what}-{}-{number}", std::process::id()).into()
 }
+
+#[cfg(test)]
+#[path = "replace_tests.rs"]
+mod tests;

@@ -1,43 +1,69 @@
 //! One large file searched on all cores: each takes a part of it, and looks far enough beyond both its ends to find what
 //! reaches across them.
 
+use super::budget::{self, Budget};
 use super::needles::Needles;
 use super::search::{Find, Search};
-use super::unpack::{Found, Hit};
+use super::unpack::Found;
 use std::fs::File;
 use std::io;
-use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// A file of at least so many bytes is worth the threads.
 pub(super) const LARGE: u64 = 32 << 20;
 
-/// Searches a file of that length, which is no container; what it has grown by meanwhile as well.
-pub(super) fn search(needles: &Needles, file: &File, length: u64) -> io::Result<Found> {
-    let parts = thread::available_parallelism().map_or(1, |cores| NonZero::get(cores) as u64);
+/// Searches a file of that length, which is no container; what it has grown by meanwhile as well. Tokens of `ours` are no
+/// hit in it.
+pub(super) fn search(
+    needles: &Needles,
+    budget: &Budget,
+    file: &File,
+    length: u64,
+    ours: &[usize],
+) -> io::Result<Found> {
+    let parts = budget::cores() as u64;
     let bound = |part: u64| if part == parts { u64::MAX } else { length / parts * part };
-    let searched: Vec<io::Result<(Vec<Find>, u64)>> = thread::scope(|scope| {
-        let part = |number: u64| scope.spawn(move || part(needles, file, bound(number)..bound(number + 1)));
-        let threads: Vec<_> = (0..parts).map(part).collect();
-        let joined = threads.into_iter().map(|thread| thread.join());
-        joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    let next = AtomicU64::new(0);
+    let search = || {
+        let mut searched = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= parts {
+                return searched;
+            }
+            searched.push((number, part(needles, file, bound(number)..bound(number + 1))));
+        }
+    };
+    // Many large files at the same time share the threads that there are; one where none is to be had is read by its own.
+    let more = budget.take_threads(budget::cores() - 1);
+    let mut searched = thread::scope(|scope| {
+        let spawned = (0..more).map_while(|_| thread::Builder::new().spawn_scoped(scope, search).ok());
+        let threads: Vec<_> = spawned.collect();
+        let mut searched = search();
+        for thread in threads {
+            searched.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        searched
     });
+    budget.give_threads(more);
+    // In their order: the first offset is the least.
+    searched.sort_unstable_by_key(|(number, _)| *number);
     let mut found = Found::default();
-    let mut hits: Vec<Find> = Vec::new();
-    for part in searched {
+    let mut all: Vec<Find> = Vec::new();
+    for (_, part) in searched {
         let (finds, bytes) = part?;
         found.bytes += bytes;
         for find in finds {
-            match hits.iter_mut().find(|hit| hit.token == find.token && hit.encoding == find.encoding) {
-                // Parts come in their order: the first offset is the least.
-                Some(hit) => hit.count += find.count,
-                None => hits.push(find),
+            match all.iter_mut().find(|known| known.token == find.token && known.encoding == find.encoding) {
+                Some(known) => known.count += find.count,
+                None => all.push(find),
             }
         }
     }
-    found.hits = hits.into_iter().map(|find| Hit { within: Vec::new(), find }).collect();
+    found.add(&[], all, ours);
     Ok(found)
 }
 

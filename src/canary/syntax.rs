@@ -3,7 +3,7 @@
 //! The comment is a line of its own, as near to the beginning as the format lets it be: after what must come first, such
 //! as an interpreter's name, an encoding, a prolog. What has no comments, or is not known, is left alone.
 
-use memchr::memmem;
+use super::first_lines::{after_first_lines, after_prolog, first_line, front_matter, in_patch};
 use std::path::Path;
 
 /// How a format writes a comment.
@@ -96,7 +96,7 @@ pub(super) fn with_comment(path: &Path, content: &[u8], token: &str) -> Option<V
         return None;
     }
     let comment = format(path, content)?;
-    let at = place(comment, content)?;
+    let at = place(path, comment, content)?;
     let (before, after) = content.split_at(at);
     let end: &str = if first_line(content).ends_with(b"\r\n") { "\r\n" } else { "\n" };
     let mut planted = before.to_vec();
@@ -120,14 +120,14 @@ pub(super) fn with_comment(path: &Path, content: &[u8], token: &str) -> Option<V
 
 fn format(path: &Path, content: &[u8]) -> Option<Comment> {
     let name = path.file_name()?.to_str()?;
-    if BY_NAME.contains(&name) || name.starts_with("Dockerfile.") {
+    if BY_NAME.contains(&name) || is_dockerfile(path) {
         return Some(Comment::Line("#"));
     }
     let extension = path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase);
     let by_extension = extension.and_then(|extension| {
         BY_EXTENSION.iter().find(|(known, _)| known.contains(&extension.as_str())).map(|(_, comment)| *comment)
     });
-    by_extension.or_else(|| by_interpreter(content))
+    by_extension.or_else(|| by_interpreter(content)).and_then(|named| by_content(named, content))
 }
 
 fn by_interpreter(content: &[u8]) -> Option<Comment> {
@@ -141,79 +141,40 @@ fn by_interpreter(content: &[u8]) -> Option<Comment> {
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The offset where the comment goes.
-fn place(comment: Comment, content: &[u8]) -> Option<usize> {
+fn place(path: &Path, comment: Comment, content: &[u8]) -> Option<usize> {
     let start = if content.starts_with(BOM) { BOM.len() } else { 0 };
     let text = &content[start..];
     let within = match comment {
-        Comment::Line(mark) => after_first_lines(mark, text),
-        Comment::Style => {
-            if text.starts_with(b"@charset") {
-                first_line(text).len()
-            } else {
-                0
-            }
-        }
+        Comment::Line(mark) => after_first_lines(mark, text, is_dockerfile(path))?,
+        Comment::Style => match front_matter(text) {
+            Some(end) => end?,
+            None if text.starts_with(b"@charset") => first_line(text).len(),
+            None => 0,
+        },
         Comment::Markup => after_prolog(text)?,
-        // A mail as git-format-patch(1) writes it: the part below `---` is the mailer's own.
-        Comment::Patch if text.starts_with(b"From ") => memmem::find(text, b"\n---\n")? + 5,
-        Comment::Patch => 0,
+        Comment::Patch => in_patch(text)?,
     };
     Some(start + within)
 }
 
-/// After the lines that mean something only because they come first.
-fn after_first_lines(mark: &str, text: &[u8]) -> usize {
-    let mut at = 0;
-    for number in 0.. {
-        let line = first_line(&text[at..]);
-        let shown = String::from_utf8_lossy(line);
-        let body = shown.strip_prefix(mark).map(str::trim);
-        let stays = match number {
-            // An interpreter; cloud-init's own first line.
-            0 if line.starts_with(b"#!") && !line.starts_with(b"#![") || body == Some("cloud-config") => true,
-            // PEP 263 and its like: in the first two lines.
-            0 | 1 if body.is_some_and(|body| body.contains("coding:") || body.contains("coding=")) => true,
-            // Parser directives of a Dockerfile, Ruby's magic comments: `name=value` or `name: value` in one comment.
-            _ => body.is_some_and(|body| {
-                ["syntax=", "escape=", "check=", "frozen_string_literal:"].iter().any(|name| body.starts_with(name))
-            }),
-        };
-        if line.is_empty() || !stays {
-            break;
-        }
-        at += line.len();
-    }
-    at
+fn is_dockerfile(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    matches!(name, "Dockerfile" | "Containerfile") || name.starts_with("Dockerfile.")
 }
 
-/// After an XML declaration, a document type, or a front matter between two lines `---`.
-fn after_prolog(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    if text.starts_with(b"---\n") || text.starts_with(b"---\r\n") {
-        let closing =
-            memmem::find_iter(text, b"\n---").find(|at| matches!(text.get(at + 4), Some(b'\n' | b'\r') | None))?;
-        let line = closing + 1;
-        return Some(line + first_line(&text[line..]).len());
+/// What a file is whose name is also that of another format; none where that has no comments.
+fn by_content(named: Comment, content: &[u8]) -> Option<Comment> {
+    let text = content.strip_prefix(BOM).unwrap_or(content).trim_ascii_start();
+    let begins = |mark: &str| text.get(..mark.len()).is_some_and(|text| text.eq_ignore_ascii_case(mark.as_bytes()));
+    match named {
+        // Qt's translations are `.ts`, fontconfig's settings `.conf`.
+        Comment::Line(_) | Comment::Style if begins("<?xml") || begins("<!doctype") => Some(Comment::Markup),
+        // Ansible's vaults are YAML by name; settings may be JSON.
+        Comment::Line("#") if begins("$ANSIBLE_VAULT") || begins("{") => None,
+        // Front matter of a generator of sites.
+        Comment::Line("//") if begins("---") => None,
+        _ => Some(named),
     }
-    if text.starts_with(b"<?xml") {
-        at = memmem::find(text, b"?>")? + 2;
-    }
-    let blank = text[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-    let rest = &text[at + blank..];
-    if rest.len() > 9 && rest[..9].eq_ignore_ascii_case(b"<!doctype") {
-        let end = memchr::memchr(b'>', rest)?;
-        // An internal subset has `>` of its own.
-        if rest[..end].contains(&b'[') {
-            return None;
-        }
-        at += blank + end + 1;
-    }
-    Some(at)
-}
-
-/// The first line with its end.
-fn first_line(text: &[u8]) -> &[u8] {
-    &text[..memchr::memchr(b'\n', text).map_or(text.len(), |at| at + 1)]
 }
 
 #[cfg(test)]

@@ -39,8 +39,35 @@ fn a_comment_comes_after_what_must_come_first() {
             "From 1 Mon\nSubject: x\n\nx\n---\n x | 1 +\n",
             "From 1 Mon\nSubject: x\n\nx\n---\nTOKEN\n x | 1 +\n",
         ),
+        ("Dockerfile.dev", "#Syntax = x\n#  ESCAPE=`\n#\nFROM x\n", "#Syntax = x\n#  ESCAPE=`\n# TOKEN\n#\nFROM x\n"),
+        ("a.yaml", "# escape = x\na: 1\n", "# TOKEN\n# escape = x\na: 1\n"),
+        (
+            "a.el",
+            ";;; a.el --- x -*- lexical-binding: t -*-\n(x)\n",
+            ";;; a.el --- x -*- lexical-binding: t -*-\n; TOKEN\n(x)\n",
+        ),
+        ("a.sed", "#n\np\n", "#n\n# TOKEN\np\n"),
+        ("a.sed", "#no\np\n", "# TOKEN\n#no\np\n"),
+        ("a.ts", "/**\n * @jest-environment jsdom\n */\nx\n", "/**\n * @jest-environment jsdom\n */\n// TOKEN\nx\n"),
+        ("a.js", "#!/usr/bin/env node\n\n/* x */", "#!/usr/bin/env node\n\n/* x */\n// TOKEN\n"),
+        ("a.ts", "<?xml version=\"1.0\"?>\n<TS/>\n", "<?xml version=\"1.0\"?>\n<!-- TOKEN -->\n<TS/>\n"),
+        ("a.ts", "<!DOCTYPE TS>\n<TS/>\n", "<!DOCTYPE TS>\n<!-- TOKEN -->\n<TS/>\n"),
+        ("a.md", "+++\ntitle = 'x'\n+++\n# x\n", "+++\ntitle = 'x'\n+++\n<!-- TOKEN -->\n# x\n"),
+        ("a.scss", "---\n---\na{}\n", "---\n---\n/* TOKEN */\na{}\n"),
+        (
+            "a.patch",
+            "From: x\nSubject: y\n\nz\n---\n a | 1 +\n\ndiff --git a/a b/a\n",
+            "From: x\nSubject: y\n\nz\n---\nTOKEN\n a | 1 +\n\ndiff --git a/a b/a\n",
+        ),
+        ("a.diff", "Index: a\n--- a\n+++ a\n", "TOKEN\nIndex: a\n--- a\n+++ a\n"),
+        ("a.yaml", "#cloud-config-archive\n- x\n", "#cloud-config-archive\n# TOKEN\n- x\n"),
+        ("a.yaml", "## template: jinja\n#cloud-config\na: 1\n", "## template: jinja\n#cloud-config\n# TOKEN\na: 1\n"),
+        ("a.zsh", "#compdef a\n_a\n", "#compdef a\n# TOKEN\n_a\n"),
+        ("a.tex", "%&latex\n\\x\n", "%&latex\n% TOKEN\n\\x\n"),
+        ("Package.swift", "// swift-tools-version:5.9\nimport x\n", "// swift-tools-version:5.9\n// TOKEN\nimport x\n"),
+        ("a.hs", "#!/usr/bin/env stack\n-- stack script\nx\n", "#!/usr/bin/env stack\n-- stack script\n-- TOKEN\nx\n"),
     ] {
-        assert_eq!(planted(name, content).as_deref(), Some(expected), "{name}");
+        assert_eq!(planted(name, content).as_deref(), Some(expected), "{name} {content:?}");
     }
 }
 
@@ -58,6 +85,16 @@ fn what_has_no_comments_is_left_alone() {
         ("a.md", "---\nnever: ends\n"),
         ("a.patch", "From 1 Mon\nSubject: x\n"),
         ("run", "#!/opt/odd/interpreter\n"),
+        ("a.js", "/* a */ x()\n"),
+        ("a.js", "/* never ends\n"),
+        ("a.js", "---\n---\nx()\n"),
+        ("a.md", "{\n\"title\": \"x\"}\n"),
+        ("a.md", "---\ntitle: x\n...\n---\n"),
+        ("a.patch", "Subject: x\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n x\n---\n"),
+        ("a.patch", "# HG changeset patch\n# User x\n"),
+        ("a.yml", "$ANSIBLE_VAULT;1.1;AES256\n6162\n"),
+        ("a.conf", "{\"a\": 1}\n"),
+        ("a.hs", "#!/usr/bin/env stack\n{- stack\n  script\n-}\n"),
     ] {
         assert_eq!(planted(name, content), None, "{name}");
     }

@@ -18,12 +18,16 @@ pub(super) fn walk<R: Read>(tee: &mut Tee<'_, '_, R>, members: &mut dyn Members)
     let mut long_name: Option<String> = None;
     let mut long_size: Option<u64> = None;
     let mut header = [0; BLOCK];
-    while read_block(tee, &mut header)? {
+    let mut ended = false;
+    // What stands after its end may be no whole block; why that can't be read is told by who reads the archive's own bytes.
+    while read_block(tee, &mut header).or_else(|cause| if ended { Ok(false) } else { Err(cause) })? {
+        // Its end; another archive may follow (tar(1), --ignore-zeros).
         if header.iter().all(|byte| *byte == 0) {
-            return Ok(());
+            ended = true;
+            continue;
         }
         if !sum_is_right(&header) {
-            return Err(damaged());
+            return if ended { Ok(()) } else { Err(damaged()) };
         }
         let size = number(&header[124..136]).ok_or_else(damaged)?;
         let kind = header[156];

@@ -2,6 +2,7 @@
 //! themselves, so its mode is 0600 and it belongs where no run can read it.
 
 use super::error::CanaryError;
+use super::replace::Original;
 use super::token::Token;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -34,6 +35,16 @@ pub(super) fn read(path: &Path) -> Result<Vec<Token>, CanaryError> {
         false => Err(std::io::Error::other("it has more than 64 MiB")),
     });
     parse(path, &text.map_err(failed)?)
+}
+
+/// The tokens of a file that is to be replaced.
+pub(super) fn read_open(original: &mut Original) -> Result<Vec<Token>, CanaryError> {
+    let path = original.place.path();
+    let text = match original.size() <= LARGEST {
+        true => String::from_utf8(original.content()?).map_err(|cause| std::io::Error::other(cause.utf8_error())),
+        false => Err(std::io::Error::other("it has more than 64 MiB")),
+    };
+    parse(&path, &text.map_err(CanaryError::file("read", &path))?)
 }
 
 /// The tokens of a file's text.

@@ -3,15 +3,19 @@
 //! A container is known by its first bytes. Its own bytes are searched as well, so that what only looks like one, or is
 //! damaged, hides nothing that stands there in plain; what could not be unpacked is told.
 
-use super::git_pack;
+use super::budget::Budget;
+use super::decode::Encoding;
+use super::gzip::Gzip;
+use super::inflate::Inflate;
+use super::kind::{Kind, is_git_object, is_text};
 use super::needles::Needles;
 use super::search::{Find, Search};
-use super::{tar, zip};
+use super::{git_pack, tar, zip};
 use crate::report::Frames;
 use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::{GzDecoder, ZlibDecoder};
 use lzma_rust2::XzReader;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::rc::Rc;
 
@@ -23,6 +27,12 @@ const XZ_MEMORY: u32 = 256 << 10;
 
 /// How many bytes must be there to know a container: a tar's mark is the last.
 pub(super) const HEAD: usize = 512;
+
+/// How many hits of one file are listed, and how much of it that was not read.
+const LISTED: usize = 64;
+
+/// How much of a member's name is kept, in bytes: what a path of a file may have (PATH_MAX).
+const NAME: usize = 4096;
 
 /// A find, and what it is packed in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +54,42 @@ pub(super) struct Unread {
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,
     pub(super) unread: Vec<Unread>,
+    /// How many more there are than are listed.
+    pub(super) more_hits: u64,
+    pub(super) more_unread: u64,
+    /// Whether it holds a token that is no hit there.
+    pub(super) ours: bool,
     /// How many bytes were searched, unpacked ones too.
     pub(super) bytes: u64,
+}
+
+impl Found {
+    /// Adds finds that are all in one stream, but those of tokens that are no hit there.
+    pub(super) fn add(&mut self, within: &[String], finds: Vec<Find>, ours: &[usize]) {
+        for find in finds {
+            if ours.contains(&find.token) {
+                self.ours = true;
+            } else if self.hits.len() < LISTED {
+                self.hits.push(Hit { within: within.to_vec(), find });
+            } else {
+                self.more_hits += 1;
+            }
+        }
+    }
+
+    /// Notes what was not read.
+    pub(super) fn note(&mut self, within: &[String], why: &str) {
+        if self.unread.len() < LISTED {
+            self.unread.push(Unread { within: within.to_vec(), why: why.to_owned() });
+        } else {
+            self.more_unread += 1;
+        }
+    }
+
+    /// Whether there is nothing to tell of it.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.hits.is_empty() && self.unread.is_empty() && self.more_hits == 0 && self.more_unread == 0
+    }
 }
 
 /// Takes what a container holds.
@@ -61,26 +105,43 @@ pub(super) trait Members {
 /// Reads files; one for each thread.
 pub(super) struct Reader<'n> {
     needles: &'n Needles,
+    budget: &'n Budget,
     limit: u64,
     /// How many more bytes may come out of one file's containers.
     left: Rc<Cell<u64>>,
     unpacks: bool,
     buffers: Vec<Vec<u8>>,
     within: Vec<String>,
+    /// Tokens that are no hit in this file.
+    ours: Vec<usize>,
+    /// What was found in the members of the container that is being read.
+    inside: HashSet<(usize, Encoding)>,
     found: Found,
 }
 
 impl<'n> Reader<'n> {
     /// `limit` is how many bytes may be unpacked from one file.
-    pub(super) fn of(needles: &'n Needles, limit: u64) -> Reader<'n> {
-        let left = Rc::new(Cell::new(limit));
-        Reader { needles, limit, left, unpacks: true, buffers: Vec::new(), within: Vec::new(), found: Found::default() }
+    pub(super) fn of(needles: &'n Needles, budget: &'n Budget, limit: u64) -> Reader<'n> {
+        Reader {
+            needles,
+            budget,
+            limit,
+            left: Rc::new(Cell::new(limit)),
+            unpacks: true,
+            buffers: Vec::new(),
+            within: Vec::new(),
+            ours: Vec::new(),
+            inside: HashSet::new(),
+            found: Found::default(),
+        }
     }
 
-    /// Reads a file of that name to its end.
-    pub(super) fn file(&mut self, name: &str, source: &mut dyn Read) -> Found {
+    /// Reads a file of that name to its end. Tokens of `ours` are no hit in it.
+    pub(super) fn file(&mut self, name: &str, source: &mut dyn Read, ours: &[usize]) -> Found {
         self.left.set(self.limit);
         self.within.clear();
+        self.inside.clear();
+        self.ours = ours.to_vec();
         if let Err(cause) = self.stream(name, source) {
             self.note(&cause.to_string());
         }
@@ -88,34 +149,32 @@ impl<'n> Reader<'n> {
     }
 
     /// Reads a file's own bytes, whatever they look like.
-    pub(super) fn plainly(&mut self, source: &mut dyn Read) -> Found {
+    pub(super) fn plainly(&mut self, source: &mut dyn Read, ours: &[usize]) -> Found {
         self.unpacks = false;
-        let found = self.file("", source);
+        let found = self.file("", source, ours);
         self.unpacks = true;
         found
     }
 
-    /// Reads bytes as a file of that name.
-    pub(super) fn bytes(&mut self, name: &str, mut bytes: &[u8]) -> Found {
-        self.file(name, &mut bytes)
-    }
-
     fn note(&mut self, why: &str) {
-        self.found.unread.push(Unread { within: self.within.clone(), why: why.to_owned() });
+        self.found.note(&self.within, why);
     }
 
     fn stream(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()> {
+        let beside = std::mem::take(&mut self.inside);
         let mut search = Search::new(self.needles, self.buffers.pop().unwrap_or_default());
-        let before = self.found.hits.len();
         let read = self.read(name, source, &mut search);
         let (mut finds, buffer) = search.finish();
-        // Compressed data has some of its content in plain: that is told once, by its place inside.
-        let inner = &self.found.hits[before..];
-        let same = |hit: &Hit, find: &Find| hit.find.token == find.token && hit.find.encoding == find.encoding;
-        finds.retain(|find| !inner.iter().any(|hit| same(hit, find)));
         self.buffers.push(buffer);
-        let within = &self.within;
-        self.found.hits.extend(finds.into_iter().map(|find| Hit { within: within.clone(), find }));
+        // Compressed data has some of its content in plain: that is told once, by its place inside.
+        finds.retain(|find| self.inside.insert((find.token, find.encoding)));
+        self.found.add(&self.within, finds, &self.ours);
+        let (mut more, fewer) = match self.inside.len() > beside.len() {
+            true => (std::mem::take(&mut self.inside), beside),
+            false => (beside, std::mem::take(&mut self.inside)),
+        };
+        more.extend(fewer);
+        self.inside = more;
         read
     }
 
@@ -135,8 +194,10 @@ impl<'n> Reader<'n> {
         }
         if let Some(kind) = Kind::of(&space[..count], name).filter(|_| self.unpacks) {
             let head = space[..count].to_vec();
+            // Two bytes make no zlib data; many a text begins so.
+            let certain = kind != Kind::Zlib || is_git_object(name) || !is_text(&head);
             let source = BufReader::new(Cursor::new(head).chain(source));
-            return self.container(kind, name, &mut Tee { source, search, muted: false, passed: &mut 0 });
+            return self.container(kind, name, certain, &mut Tee { source, search, muted: false, passed: &mut 0 });
         }
         self.found.bytes += count as u64;
         search.took(count);
@@ -152,7 +213,14 @@ impl<'n> Reader<'n> {
     }
 
     /// Reads what a container holds, and the rest of its own bytes.
-    fn container<R: Read>(&mut self, kind: Kind, name: &str, tee: &mut Tee<'_, '_, R>) -> io::Result<()> {
+    fn container<R: Read>(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        certain: bool,
+        tee: &mut Tee<'_, '_, R>,
+    ) -> io::Result<()> {
+        let before = self.left.get();
         let unpacked = match self.within.len() < DEPTH {
             true => self.unpack(kind, name, tee),
             false => Err(io::Error::other(format!("it is packed more than {DEPTH} deep"))),
@@ -163,8 +231,8 @@ impl<'n> Reader<'n> {
             Ok(()) => {}
             // Nothing more may be unpacked, at whatever depth: the file itself is read on.
             Err(cause) if is_limit(&cause) && !outermost => return Err(cause),
-            // Two bytes make no container; many a text begins so.
-            Err(_) if kind == Kind::Zlib && !is_git_object(name) => {}
+            // No container at all.
+            Err(cause) if is_damage(&cause) && (!certain || kind == Kind::Zlib && self.left.get() == before) => {}
             Err(cause) => self.note(&cause.to_string()),
         }
         loop {
@@ -184,7 +252,10 @@ impl<'n> Reader<'n> {
             Kind::Zstd => self.member(&inner(".zst"), &mut Frames::of(tee)),
             Kind::Xz => self.member(&inner(".xz"), &mut XzReader::new_mem_limit(tee, true, XZ_MEMORY)),
             Kind::Bzip2 => self.member(&inner(".bz2"), &mut MultiBzDecoder::new(tee)),
-            Kind::Zlib => self.member("content", &mut ZlibDecoder::new(tee)),
+            Kind::Zlib => {
+                let read = self.member("content", &mut Inflate::zlib(tee));
+                read.map_err(|cause| damaged("zlib", cause))
+            }
             Kind::Tar => tar::walk(tee, self),
             Kind::Zip => zip::walk(tee, self),
             Kind::GitPack => git_pack::walk(tee, self),
@@ -196,69 +267,31 @@ impl<'n> Reader<'n> {
 impl Members for Reader<'_> {
     fn member(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()> {
         let left = Rc::clone(&self.left);
-        self.stored(name, &mut Metered { source, left, limit: self.limit })
+        self.stored(name, &mut Metered { source, left, limit: self.limit, budget: self.budget })
     }
 
     fn stored(&mut self, name: &str, source: &mut dyn Read) -> io::Result<()> {
-        self.within.push(name.to_owned());
+        self.within.push(bounded(name));
         let read = self.stream(name.rsplit('/').next().unwrap_or(name), source);
         self.within.pop();
         read
     }
 
     fn unread(&mut self, name: &str, why: &str) {
-        self.within.push(name.to_owned());
+        self.within.push(bounded(name));
         self.note(why);
         self.within.pop();
     }
 }
 
-/// Whether a file of that name and beginning is a container.
-pub(super) fn is_container(head: &[u8], name: &str) -> bool {
-    Kind::of(head, name).is_some()
-}
-
-/// What a stream is by its first bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Gzip,
-    Zstd,
-    Xz,
-    Bzip2,
-    Zlib,
-    Tar,
-    Zip,
-    GitPack,
-    /// A compression that is known and not read.
-    Unknown(&'static str),
-}
-
-impl Kind {
-    fn of(head: &[u8], name: &str) -> Option<Kind> {
-        Some(match head {
-            [0x1f, 0x8b, 8, ..] => Kind::Gzip,
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Kind::Zstd,
-            [b'P', b'K', 3, 4, ..] => Kind::Zip,
-            [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, ..] => Kind::GitPack,
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Kind::Xz,
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..] => Kind::Bzip2,
-            [b'7', b'z', 0xbc, 0xaf, 0x27, 0x1c, ..] => Kind::Unknown("7z"),
-            [b'R', b'a', b'r', b'!', 0x1a, 7, ..] => Kind::Unknown("rar"),
-            [4, 0x22, 0x4d, 0x18, ..] => Kind::Unknown("lz4"),
-            [b'L', b'Z', b'I', b'P', 1, ..] => Kind::Unknown("lzip"),
-            [0x1f, 0x9d, ..] => Kind::Unknown("compress"),
-            _ if tar::is_header(head) => Kind::Tar,
-            // RFC 1950 with the usual window, no dictionary, and the check of the two bytes.
-            [0x78, 0x01 | 0x5e | 0x9c | 0xda, ..] => Kind::Zlib,
-            _ if name.ends_with(".lzma") => Kind::Unknown("lzma"),
-            _ => return None,
-        })
+/// A member's name as it is told.
+fn bounded(name: &str) -> String {
+    let whole = |at: &usize| name.is_char_boundary(*at);
+    let end = (0..=NAME.min(name.len())).rev().find(whole).unwrap_or(0);
+    match end < name.len() {
+        true => format!("{}… ({} bytes more)", &name[..end], name.len() - end),
+        false => name.to_owned(),
     }
-}
-
-/// Whether a name is that of a loose object of git: all its digits but the first two.
-fn is_git_object(name: &str) -> bool {
-    matches!(name.len(), 38 | 62) && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A container's bytes on their way to what unpacks it; those that are passed on are searched too, unless `muted`.
@@ -299,61 +332,43 @@ struct Metered<'r> {
     source: &'r mut dyn Read,
     left: Rc<Cell<u64>>,
     limit: u64,
+    budget: &'r Budget,
 }
 
 impl Read for Metered<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = self.left.get();
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let (of_file, of_all) = (self.left.get(), self.budget.left());
+        let most = usize::try_from(of_file.min(of_all)).unwrap_or(usize::MAX).min(buffer.len());
         if most == 0 && !buffer.is_empty() {
             // A stream that ends just here is whole.
             return match self.source.read(&mut [0])? {
                 0 => Ok(0),
-                _ => Err(io::Error::other(Limit(self.limit))),
+                _ if of_file == 0 => Err(io::Error::other(Limit::File(self.limit))),
+                _ => Err(io::Error::other(Limit::Search(self.budget.limit))),
             };
         }
         let count = self.source.read(&mut buffer[..most])?;
-        self.left.set(left - count as u64);
+        self.left.set(of_file.saturating_sub(count as u64));
+        self.budget.unpacked(count as u64);
         Ok(count)
     }
 }
 
-/// The end of what may be unpacked.
+/// The end of what may be unpacked, in bytes.
 #[derive(Debug, thiserror::Error)]
-#[error("more than {0} bytes come out of it: the rest is not unpacked")]
-struct Limit(u64);
+enum Limit {
+    #[error("more than {0} bytes come out of it: the rest is not unpacked")]
+    File(u64),
+    #[error("more than {0} bytes come out of all files together: the rest is not unpacked")]
+    Search(u64),
+}
 
 fn is_limit(cause: &io::Error) -> bool {
     cause.get_ref().is_some_and(|cause| cause.is::<Limit>())
 }
 
-/// The content of all members of a gzip file, as logs that are compressed piece by piece have them.
-struct Gzip<R: BufRead> {
-    decoder: Option<GzDecoder<R>>,
-}
-
-impl<R: BufRead> Gzip<R> {
-    fn of(source: R) -> Gzip<R> {
-        Gzip { decoder: Some(GzDecoder::new(source)) }
-    }
-}
-
-impl<R: BufRead> Read for Gzip<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(decoder) = self.decoder.as_mut().filter(|_| !buffer.is_empty()) {
-            let count = decoder.read(buffer).map_err(|cause| damaged("gzip", cause))?;
-            if count > 0 {
-                return Ok(count);
-            }
-            let mut source = self.decoder.take().map(GzDecoder::into_inner);
-            // What follows and is no member is the file's own (gzip(1) passes over it).
-            let goes_on = source
-                .as_mut()
-                .map_or(Ok(false), |source| source.fill_buf().map(|next| next.first() == Some(&0x1f)))?;
-            self.decoder = source.filter(|_| goes_on).map(GzDecoder::new);
-        }
-        Ok(0)
-    }
+fn is_damage(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 /// A decoder's error in one sentence; the limit stays what it is.

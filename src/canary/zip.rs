@@ -1,8 +1,8 @@
 //! Zip archives (APPNOTE.TXT 6.3), front to back by their local headers, so that no seeking is needed.
 
+use super::inflate::Inflate;
 use super::unpack::{Members, Tee, damaged};
 use crate::report::Frames;
-use flate2::bufread::DeflateDecoder;
 use std::io::{self, BufRead, Read};
 
 /// A local header, 4.3.7, after its signature.
@@ -10,27 +10,80 @@ struct Local {
     name: String,
     method: u16,
     encrypted: bool,
-    /// Of the content as it is stored; none where it follows the content.
+    /// Of the content as it is stored; none where it only follows the content.
     size: Option<u64>,
+    /// Whether sum and sizes follow the content.
+    described: bool,
     zip64: bool,
 }
 
+const FILE: &[u8; 4] = b"PK\x03\x04";
+const DESCRIPTOR: &[u8; 4] = b"PK\x07\x08";
+
+/// The central directory and what may stand before it: a signature, an index, and the end itself.
+const DIRECTORY: [&[u8; 4]; 4] = [b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x08"];
+
 /// Gives every file's content to `members`.
 pub(super) fn walk<R: Read>(tee: &mut Tee<'_, '_, R>, members: &mut dyn Members) -> io::Result<()> {
+    let mut signature: [u8; 4] = read(tee)?;
     loop {
-        let signature: [u8; 4] = read(tee)?;
-        match signature {
-            [b'P', b'K', 3, 4] => {}
-            // The central directory and what may stand before it: there are no more files.
-            [b'P', b'K', 1, 2] | [b'P', b'K', 5, 6] | [b'P', b'K', 6, 6] | [b'P', b'K', 6, 8] => return Ok(()),
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "the zip archive is damaged")),
+        if &signature == FILE {
+            signature = file(tee, members)?;
+        } else if DIRECTORY.contains(&&signature) {
+            // Who reads an archive from its last end backwards may find more files after what looks like one.
+            if !next_file(tee)? {
+                return Ok(());
+            }
+            signature = *FILE;
+        } else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the zip archive is damaged"));
         }
-        let local = local(tee)?;
-        let read = content(tee, &local, members);
-        tee.muted = false;
-        read?;
-        if local.size.is_none() {
-            descriptor(tee, local.zip64)?;
+    }
+}
+
+/// One file, after its signature; the signature of what follows it.
+fn file<R: Read>(tee: &mut Tee<'_, '_, R>, members: &mut dyn Members) -> io::Result<[u8; 4]> {
+    let local = local(tee)?;
+    let read_whole = content(tee, &local, members);
+    tee.muted = false;
+    read_whole?;
+    let next: [u8; 4] = read(tee)?;
+    // Some writers say that a descriptor follows and leave it out where they know the sizes.
+    let left_out = local.size.is_some() && (&next == FILE || DIRECTORY.contains(&&next));
+    if !local.described || left_out {
+        return Ok(next);
+    }
+    // 4.3.9: a sum and two sizes, with a signature before them or without.
+    let sizes = if local.zip64 { 16 } else { 8 };
+    let rest = if &next == DESCRIPTOR { sizes + 4 } else { sizes };
+    passed(&mut tee.by_ref().take(rest))?;
+    read(tee)
+}
+
+/// Passes all up to the next file's signature, and that; false where there is none.
+fn next_file<R: Read>(tee: &mut Tee<'_, '_, R>) -> io::Result<bool> {
+    // How many bytes of the signature have just been passed. Its first one is nowhere else in it.
+    let mut matched = 0;
+    loop {
+        let ready = tee.fill_buf()?;
+        if ready.is_empty() {
+            return Ok(false);
+        }
+        if matched == 0 {
+            let at = memchr::memchr(FILE[0], ready);
+            let count = at.map_or(ready.len(), |at| at + 1);
+            matched = usize::from(at.is_some());
+            tee.consume(count);
+            continue;
+        }
+        let byte = ready[0];
+        tee.consume(1);
+        matched = match byte {
+            byte if byte == FILE[matched] => matched + 1,
+            byte => usize::from(byte == FILE[0]),
+        };
+        if matched == FILE.len() {
+            return Ok(true);
         }
     }
 }
@@ -63,7 +116,7 @@ fn content<R: Read>(tee: &mut Tee<'_, '_, R>, local: &Local, members: &mut dyn M
 fn decoded(mut source: impl BufRead, local: &Local, members: &mut dyn Members) -> io::Result<()> {
     let read = match local.method {
         8 => {
-            let mut decoder = DeflateDecoder::new(&mut source);
+            let mut decoder = Inflate::raw(&mut source);
             // To the end of the deflated data, so that what follows begins where it should.
             members.member(&local.name, &mut decoder).and_then(|()| passed(&mut decoder))
         }
@@ -92,9 +145,10 @@ fn local(source: &mut dyn Read) -> io::Result<Local> {
         (size, _) => Some(size.into()),
     };
     // Bit 3: sizes are told after the content. Some writers fill them in all the same.
-    let size = if flags & 8 != 0 { size.filter(|size| *size != 0) } else { size };
+    let described = flags & 8 != 0;
+    let size = size.filter(|size| !described || *size != 0);
     let name = String::from_utf8_lossy(&name).into_owned();
-    Ok(Local { name, method, encrypted: flags & 1 != 0, size, zip64: zip64.is_some() })
+    Ok(Local { name, method, encrypted: flags & 1 != 0, size, described, zip64: zip64.is_some() })
 }
 
 /// The extra field that holds sizes of 64 bits, 4.5.3.
@@ -107,14 +161,6 @@ fn extended(mut extra: &[u8]) -> Option<&[u8]> {
         extra = &rest[length..];
     }
     None
-}
-
-/// The data descriptor, 4.3.9: a sum and two sizes, with a signature before them or without.
-fn descriptor(source: &mut dyn Read, zip64: bool) -> io::Result<()> {
-    let first: [u8; 4] = read(source)?;
-    let sizes = if zip64 { 16 } else { 8 };
-    let rest = if &first == b"PK\x07\x08" { sizes + 4 } else { sizes };
-    passed(&mut source.take(rest))
 }
 
 fn read<const N: usize>(source: &mut dyn Read) -> io::Result<[u8; N]> {

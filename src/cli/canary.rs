@@ -58,6 +58,9 @@ pub struct ScanArgs {
     /// How much may be unpacked from one file, in MiB
     #[arg(long, value_name = "MIB", default_value = "1024", value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
     pub unpack_limit: u64,
+    /// How much may be unpacked in all, in MiB
+    #[arg(long, value_name = "MIB", default_value = "65536", value_parser = clap::value_parser!(u64).range(0..=1 << 32))]
+    pub unpack_total: u64,
     /// Print JSON, a line each
     #[arg(long)]
     pub json: bool,
@@ -80,6 +83,7 @@ impl ScanArgs {
             transcripts: self.transcript.clone(),
             excluded: self.exclude.clone(),
             unpack_limit: self.unpack_limit << 20,
+            unpack_total: self.unpack_total << 20,
             json: self.json,
         })
     }
