@@ -4,6 +4,7 @@ mod covers;
 pub mod dev_box;
 mod error;
 pub mod firewall;
+pub mod git;
 pub mod home;
 pub mod mountinfo;
 pub mod mounts;
@@ -100,6 +101,9 @@ pub struct Installation {
     undo: Undo,
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
+    /// Git directories with a copy of a part of theirs, and where it is; whether nothing of the sandbox is left that works in it.
+    git: Vec<(PathBuf, PathBuf)>,
+    git_is_still: bool,
     placeholders: Option<Placeholders>,
     forwarder: Option<Forwarder>,
     /// The sandbox's own, where the rung has some.
@@ -203,11 +207,20 @@ impl Installation {
                 }
             }
         }
-        if undo.is_empty() {
-            return Ok(());
+        // An ordinary user's next run in the repository finds a copy by its name.
+        let copied = plan.mounts.iter().flat_map(|view| &view.git);
+        let copied: Vec<PathBuf> = copied.map(|cover| cover.directory.clone()).collect();
+        if !plan.rung.means().one_uid {
+            undo.git = copied.iter().map(|directory| git::wrapper(directory, run)).collect();
         }
-        self.undo_file = Some(undo.write(run, identity.gid)?);
-        self.undo = undo;
+        if !undo.is_empty() {
+            self.undo_file = Some(undo.write(run, identity.gid)?);
+            self.undo = undo;
+        }
+        for directory in copied {
+            self.git.push((directory.clone(), git::wrapper(&directory, run)));
+            git::make(&directory, run)?;
+        }
         for owners in &self.undo.owners {
             owners.give(identity.uid, identity.gid)?;
         }
@@ -256,6 +269,9 @@ impl Installation {
         let shadow = plan.shadow.is_some();
         let held = plan.shadow.as_deref().unwrap_or(plan);
         let mut mounts = held.mounts.clone();
+        for cover in mounts.iter_mut().flat_map(|mounts| &mut mounts.git) {
+            cover.store = git::store(&cover.directory, run);
+        }
         self.protect_from_later(run, plan, &facts.session, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {

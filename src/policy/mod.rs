@@ -32,7 +32,7 @@ pub use effective::{Policy, PolicyError, Unholdable};
 pub use entry::{BadEntry, Entry};
 pub use layer::Layer;
 pub use level::{Level, Postures};
-pub use path::PolicyPath;
+pub use path::{PolicyPath, WorkTree};
 pub use protect::ProtectedPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use shadow::Shadow;
