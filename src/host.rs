@@ -30,7 +30,7 @@ use nix::errno::Errno;
 use nix::unistd::{geteuid, getpid};
 use paths::{look_at, look_at_home, look_at_program};
 use session::Session;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -111,6 +111,8 @@ pub struct Facts {
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Whether the kernel asks this process before files are opened (fanotify(7), permission events).
     pub fanotify: Finding,
+    /// Directories with a `.git` in them, at and above the work trees that the policy speaks of.
+    pub repositories: BTreeSet<PathBuf>,
     /// The id mapping for workspaces, where one was needed and could be made.
     pub id_mapping: Option<IdMapping>,
     /// Other users' homes and the sockets of daemons that act for whoever reaches them, as far as they exist.
@@ -219,6 +221,7 @@ impl Facts {
             proxy_variable: upstream::set_in(|name| std::env::var_os(name)).map(|(name, _)| name),
             own_addresses: own_addresses()?,
             paths: BTreeMap::new(),
+            repositories: BTreeSet::new(),
             id_mapping: None,
             private: Vec::new(),
             resolvers: Vec::new(),
@@ -253,7 +256,14 @@ impl Facts {
         let asked = workspaces(policy, &identity.home);
         let (shields, known) = crate::plan::shields::asked(policy, &identity.home);
         let kept = shields.into_iter().chain(known).chain(crate::plan::shields::watched(policy, &identity.home));
-        let kept: Vec<PathBuf> = kept.collect();
+        let trees_of_git = crate::plan::shields::git_trees(policy, &identity.home);
+        self.repositories = trees_of_git
+            .iter()
+            .filter_map(|tree| tree.canonicalize().ok())
+            .flat_map(|tree| tree.ancestors().map(Path::to_owned).collect::<Vec<_>>())
+            .filter(|above| above.join(".git").symlink_metadata().is_ok())
+            .collect();
+        let kept: Vec<PathBuf> = kept.chain(trees_of_git).collect();
         let of_trees = trees.read_only.iter().chain(&trees.writable).chain(&trees.read_only_within);
         for path in of_trees.chain(&asked).chain(&kept) {
             let fact = look_at(path, &identity);

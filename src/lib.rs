@@ -35,8 +35,9 @@ pub mod observe;
 pub mod proxy;
 pub mod report;
 
-// What must not be read: tokens in it, and where they turn up.
+// What must not be read: tokens in it, and where they turn up; history that lies ahead of HEAD.
 pub mod canary;
+pub mod git;
 
 // Living with the command to its end.
 pub mod channel;

@@ -34,6 +34,7 @@ pub const STEPS: &[&str] = &[
     "account",
     "masks",
     "shields",
+    "shield-git",
     "nosuid",
     // Confinement.
     "descriptors",

@@ -45,6 +45,8 @@ pub struct Plan {
     pub mounts: Option<MountPlan>,
     /// What is shielded, outermost and free of symbolic links.
     pub shields: Vec<PathBuf>,
+    /// Work trees of whose repositories the command sees what HEAD reaches.
+    pub git_trees: Vec<PathBuf>,
     /// What is watched for reads, likewise.
     pub tripwires: Vec<PathBuf>,
     /// By what their reads are seen; `None` where nothing is watched.
@@ -228,6 +230,7 @@ pub fn plan(
     let account = identity.as_ref().map_or(Path::new("/"), |identity| identity.home.as_path());
     let shields = shields::shields(&policy, facts, account)?;
     let tripwires = shields::tripwires(&policy, facts, account)?;
+    let git_trees = shields::work_trees(&policy, facts, account)?;
     if let Some(view) = &mut mounts {
         shields::check(&shields, view, &policy, home.as_ref(), &means)?;
         view.shields.clone_from(&shields);
@@ -284,6 +287,7 @@ pub fn plan(
         identity,
         mounts,
         shields,
+        git_trees,
         tripwires,
         reads_seen_by,
         workspaces,

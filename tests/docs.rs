@@ -68,6 +68,7 @@ fn the_records_fields_are_all_described() {
             would_deny: BTreeMap::new(),
             reads: 1,
             shields: Some(ShieldsEnd::of(Vec::new())),
+            git: vec![GitEnd::default()],
             complete: true,
             complete_by_axis: BTreeMap::new(),
             head: String::new(),

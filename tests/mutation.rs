@@ -45,6 +45,7 @@ const NIST_HIGH: Setting = Setting {
         "/app/kept",
         "--shield",
         "/srv/shielded",
+        "--shield-git=/srv/repository",
     ],
     steps: STEPS,
 };
@@ -105,6 +106,7 @@ fn prepared() -> Fence {
     let said = fence.as_root(
         "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range && \
          mount --make-rshared / && mkdir -p /app/kept /mnt/etc /srv/shielded && echo x > /srv/shielded/file && mount --bind /etc /mnt/etc && \
+         git init -q /srv/repository && \
          nft 'add table ip nat; add chain ip nat output { type nat hook output priority -100; }; \
               add rule ip nat output ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.1:40053'",
     );

@@ -10,7 +10,7 @@ use crate::ledger::{LedgerTarget, RunId};
 use crate::plan::Plan;
 use crate::policy::Posture;
 use nix::unistd::{AccessFlags, access, geteuid};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 impl Installation {
     /// Makes read-only in the view what the host would run later, with placeholders for what is missing of it.
@@ -26,10 +26,14 @@ impl Installation {
         };
         let home = real_path(&identity.home);
         let workspace = plan.policy.filesystem.workspace.as_ref().map(|path| real_path(&path.resolve(&identity.home)));
-        let found = match plan.policy.filesystem.posture {
+        let mut found = match plan.policy.filesystem.posture {
             Posture::Open => Found::default(),
             _ => protect::find(&plan.policy, workspace.as_deref(), &home, view)?,
         };
+        // What is covered is not reached, and nothing of what covers it is carried back.
+        let covered = |path: &Path| view.git.iter().any(|git| path.starts_with(&git.directory));
+        found.present.retain(|path| !covered(path));
+        found.missing.retain(|wanted| !covered(&wanted.path));
         // Where the caller may not make one, no program of the caller's will.
         let makeable = |path: &&PathBuf| path.parent().is_some_and(|above| access(above, AccessFlags::W_OK).is_ok());
         let awaited: Vec<PathBuf> = session.awaited.iter().filter(makeable).map(|path| real_path(path)).collect();

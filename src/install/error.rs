@@ -11,6 +11,7 @@ use super::workspace::WorkspaceError;
 use super::{home, tool_files};
 use crate::channel::ChannelError;
 use crate::confine::seccomp::FilterError;
+use crate::git::GitError;
 use crate::ledger::LedgerError;
 use crate::observe::evidence::EvidenceError;
 use crate::supervise::watch_mounts::MountWatchError;
@@ -50,6 +51,9 @@ pub enum InstallError {
     /// The file of prior owners.
     #[error(transparent)]
     Undo(#[from] UndoError),
+    /// A copy of a part of a repository.
+    #[error("shield-git: {0}")]
+    Git(#[from] GitError),
     /// A name that only one run may have.
     #[error(transparent)]
     Reserve(#[from] ReserveError),

@@ -4,6 +4,7 @@ mod covers;
 pub mod dev_box;
 mod error;
 pub mod firewall;
+pub mod git;
 pub mod home;
 pub mod mountinfo;
 pub mod mounts;
@@ -97,6 +98,9 @@ pub struct Installation {
     undo: Undo,
     undo_file: Option<UndoFile>,
     trees: Vec<Reservation>,
+    /// Git directories with a copy of a part of theirs, and where it is; whether nothing of the sandbox is left that works in it.
+    git: Vec<(PathBuf, PathBuf)>,
+    git_is_still: bool,
     placeholders: Option<Placeholders>,
     forwarder: Option<Forwarder>,
     /// The sandbox's own, where the rung has some.
@@ -203,11 +207,20 @@ impl Installation {
                 }
             }
         }
-        if undo.is_empty() {
-            return Ok(());
+        // An ordinary user's next run in the repository finds a copy by its name.
+        let copied = plan.mounts.iter().flat_map(|view| &view.git);
+        let copied: Vec<PathBuf> = copied.map(|cover| cover.directory.clone()).collect();
+        if !plan.rung.means().one_uid {
+            undo.git = copied.iter().map(|directory| git::wrapper(directory, run)).collect();
         }
-        self.undo_file = Some(undo.write(run, identity.gid)?);
-        self.undo = undo;
+        if !undo.is_empty() {
+            self.undo_file = Some(undo.write(run, identity.gid)?);
+            self.undo = undo;
+        }
+        for directory in copied {
+            self.git.push((directory.clone(), git::wrapper(&directory, run)));
+            git::make(&directory, run)?;
+        }
         for owners in &self.undo.owners {
             owners.give(identity.uid, identity.gid)?;
         }

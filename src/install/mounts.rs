@@ -38,6 +38,8 @@ pub struct MountPlan {
     pub shields: Vec<PathBuf>,
     /// Which files the shields were when they were looked at.
     pub shield_files: Files,
+    /// Git directories that others are mounted over.
+    pub git: Vec<GitCover>,
     /// Sockets that stay in reach within a masked directory.
     pub exposed: Vec<PathBuf>,
 }
@@ -90,7 +92,7 @@ impl MountPlan {
         let in_writable = |mask: &&PathBuf| self.writable.iter().any(|w| mask.starts_with(&w.path));
         // Who can move the way to a shield puts another file where a verifier looks for it, wherever that is.
         let masked = self.masks.iter().filter(in_writable).chain(&self.shields);
-        let within = self.read_only_within.iter().chain(masked);
+        let within = self.read_only_within.iter().chain(masked).chain(self.git.iter().map(|git| &git.directory));
         let above = within.flat_map(|path| path.ancestors().skip(1));
         let mut pinned: Vec<PathBuf> = above
             .filter(|path| *path != Path::new("/") && !mounted(path) && !self.protects(path))
@@ -118,6 +120,19 @@ pub struct Writable {
     pub path: PathBuf,
     /// Whether it is mounted with root's and the command's ids exchanged (mount_setattr(2), MOUNT_ATTR_IDMAP).
     pub idmapped: bool,
+}
+
+/// A git directory with another one mounted over it, which holds a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitCover {
+    /// The real one.
+    pub directory: PathBuf,
+    /// The other one; the run has it made.
+    pub store: PathBuf,
+    /// Whether it is mounted with root's and the command's ids exchanged, as the path that holds it.
+    pub idmapped: bool,
+    /// Whether the command may only read it.
+    pub read_only: bool,
 }
 
 /// A file's content as the command shall see it.
@@ -194,6 +209,10 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     for entry in plan.writable.iter().filter(|w| !mutation::left_out("home") || w.path.exists()) {
         writable.push((entry.path.as_path(), Layer::Writable(writable_tree(entry, userns)?)));
     }
+    let mut git = Vec::new();
+    for cover in plan.git.iter().filter(|_| !mutation::left_out("shield-git")) {
+        git.push((cover.directory.as_path(), Layer::Git(git_tree(cover, userns)?)));
+    }
     if plan.whole_read_only {
         if !mutation::left_out("read-only") {
             set_recursively(Path::new("/"), sys::ATTR_RDONLY)?;
@@ -209,11 +228,12 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
     let pinned = plan.pinned();
     let read_only = plan.read_only_within.iter().map(|path| (path.as_path(), Layer::ReadOnly));
     let pins = pinned.iter().map(|path| (path.as_path(), Layer::Pinned));
-    let mut within: Vec<(&Path, Layer)> = read_only.chain(pins).chain(writable).collect();
+    let mut within: Vec<(&Path, Layer)> = read_only.chain(pins).chain(writable).chain(git).collect();
     within.sort_by_key(|(path, _)| path.components().count());
     for (path, layer) in within {
         match layer {
             Layer::Writable(tree) if !mutation::left_out("writable") => attach(&tree, path)?,
+            Layer::Git(tree) => attach(&tree, path)?,
             Layer::ReadOnly if !mutation::left_out("read-only-within") => cover_read_only(path)?,
             Layer::Pinned if !mutation::left_out("read-only-within") => attach(&clone_tree(path, true)?, path)?,
             _ => {}
@@ -233,6 +253,7 @@ pub fn enter(plan: &MountPlan, userns: Option<BorrowedFd<'_>>) -> Result<(), Mou
 /// What is mounted at a path of the plan, one within the other.
 enum Layer {
     Writable(OwnedFd),
+    Git(OwnedFd),
     ReadOnly,
     /// The same as before, as a mount of its own.
     Pinned,
@@ -263,6 +284,15 @@ pub(super) fn cover_read_only(path: &Path) -> Result<(), MountError> {
 fn set_recursively(path: &Path, attribute: u64) -> Result<(), MountError> {
     let attr = MountAttr { set: attribute, ..MountAttr::default() };
     sys::mount_setattr(pin(path)?.as_fd(), true, &attr).map_err(failed("mount_setattr", path))
+}
+
+fn git_tree(cover: &GitCover, userns: Option<BorrowedFd<'_>>) -> Result<OwnedFd, MountError> {
+    let tree = writable_tree(&Writable { path: cover.store.clone(), idmapped: cover.idmapped }, userns)?;
+    if cover.read_only {
+        let read_only = MountAttr { set: sys::ATTR_RDONLY, ..MountAttr::default() };
+        sys::mount_setattr(tree.as_fd(), true, &read_only).map_err(failed("mount_setattr", &cover.store))?;
+    }
+    Ok(tree)
 }
 
 fn writable_tree(entry: &Writable, userns: Option<BorrowedFd<'_>>) -> Result<OwnedFd, MountError> {
@@ -340,5 +370,6 @@ pub fn guarded(plan: &MountPlan) -> Vec<PathBuf> {
     let trees = plan.read_only.iter().filter(|_| !plan.whole_read_only && !mutation::left_out("read-only"));
     let pinned = plan.pinned();
     let within = plan.read_only_within.iter().chain(&pinned).filter(|_| !mutation::left_out("read-only-within"));
-    covered.chain(masked).chain(trees).chain(within).cloned().collect()
+    let git = plan.git.iter().map(|git| &git.directory).filter(|_| !mutation::left_out("shield-git"));
+    covered.chain(masked).chain(trees).chain(within).chain(git).cloned().collect()
 }

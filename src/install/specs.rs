@@ -57,7 +57,8 @@ pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Cal
     let postures = plan.policy.postures();
     let own = plan.identity.as_ref().map_or(Ids { uid: 0, gid: 0 }, Ids::from);
     let means = plan.rung.means();
-    let reads = match (plan.shields.is_empty(), notified(plan).is_empty()) {
+    let shielded = plan.mounts.iter().any(|view| !view.shields.is_empty());
+    let reads = match (!shielded, notified(plan).is_empty()) {
         _ if mutation::left_out("watched-reads") => Reads::Unseen,
         (false, _) => Reads::Names,
         (true, false) => Reads::Opens,

@@ -6,7 +6,7 @@ use super::rootless::Namespaces;
 use super::specs::{confinement, kept, sockets, unnoted};
 use super::surroundings::{command_environment, surroundings};
 use super::view::enter_view;
-use super::{InstallError, Installation, Invocation, StageProcess, covers, tool_files};
+use super::{InstallError, Installation, Invocation, StageProcess, covers, git, tool_files};
 use crate::channel::Channel;
 use crate::confine::Confinement;
 use crate::host::{Facts, real_path};
@@ -38,6 +38,9 @@ impl Installation {
         let shadow = plan.shadow.is_some();
         let held = plan.shadow.as_deref().unwrap_or(plan);
         let mut mounts = held.mounts.clone();
+        for cover in mounts.iter_mut().flat_map(|mounts| &mut mounts.git) {
+            cover.store = git::store(&cover.directory, run);
+        }
         self.protect_from_later(run, plan, &facts.session, mounts.as_mut())?;
         // An image may have links for its account files. What is covered, and whose mode the cover has, is what they lead to.
         for file in mounts.iter_mut().flat_map(|mounts| &mut mounts.files) {

@@ -1,18 +1,19 @@
 //! What the command and the probes are given of the run: environment, working directory, what to try.
 
-use super::mounts::MountPlan;
-use super::{InstallError, Invocation, firewall};
+use super::mounts::{GitCover, MountPlan};
+use super::{InstallError, Invocation, firewall, git};
 use crate::host::session::names_socket;
 use crate::mutation;
 use crate::plan::Plan;
 use crate::plan::means::FileBarrier;
 use crate::policy::{Posture, Trees, environment};
-use crate::probe::Surroundings;
+use crate::probe::{GitSeen, Surroundings};
 use crate::sys;
 use nix::unistd::{Pid, getpid};
 use std::ffi::{CString, OsString};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// The command's environment, `NAME=VALUE`.
@@ -73,6 +74,18 @@ fn unshielded(mut paths: Vec<PathBuf>, view: &MountPlan) -> Vec<PathBuf> {
     paths
 }
 
+/// What the probes need to know of a git directory that another one covers.
+fn git_seen(cover: &GitCover, plan: &Plan) -> GitSeen {
+    let owner = std::fs::metadata(&cover.store).map(|meta| meta.uid()).ok();
+    let own = plan.identity.as_ref().map(|identity| identity.uid.as_raw());
+    let owned = if cover.idmapped { owner == Some(0) } else { owner == own };
+    GitSeen {
+        directory: cover.directory.clone(),
+        hidden: git::hidden(&cover.directory, &cover.store),
+        writable: owned && !cover.read_only,
+    }
+}
+
 /// What the probes need to know.
 pub(super) fn surroundings(
     plan: &Plan,
@@ -88,6 +101,7 @@ pub(super) fn surroundings(
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| unshielded(m.protected_trees(), m)).unwrap_or_default(),
         shielded: mounts.map(|m| m.shields.clone()).unwrap_or_default(),
+        git: mounts.iter().flat_map(|m| &m.git).map(|cover| git_seen(cover, plan)).collect(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.filter(|_| mounted).map(|m| unshielded(m.masks.clone(), m)).unwrap_or_default(),
         home: plan.home.as_ref().map(|h| h.path.clone()),

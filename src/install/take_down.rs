@@ -1,6 +1,7 @@
 //! The end of what was put up, in reverse.
-use super::Installation;
+use super::{Installation, git};
 use crate::ledger::Ledger;
+use crate::ledger::record::GitEnd;
 use crate::observe::evidence::EvidenceError;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
@@ -62,16 +63,48 @@ impl Installation {
                 note(wall.remove_if_there().map_err(|e| e.to_string()));
             }
         }
+        self.git_is_still = emptied.is_ok();
         note(emptied);
         let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
-        if let (Some(file), true) = (self.undo_file.take(), undone.is_ok()) {
-            note(file.remove().map_err(|e| e.to_string()));
+        // With a copy of a repository it stays until what was committed there is carried back.
+        if undone.is_err() {
+            self.undo_file = None;
+        } else if self.git.is_empty() {
+            note(self.undo_file.take().map_or(Ok(()), |file| file.remove().map_err(|e| e.to_string())));
         }
         note(undone);
         self.trees.clear();
         note(self.remove_placeholders());
         note(self.home.remove_if_empty().map_err(|e| e.to_string()));
         faults
+    }
+}
+
+impl Installation {
+    /// Carries back what the command has committed in copies of repositories. All else is taken down, and what is in the real
+    /// ones has been looked at.
+    pub fn carry_back(&mut self) -> Vec<GitEnd> {
+        let mut ends = Vec::new();
+        let still = self.git_is_still;
+        for (directory, copy) in std::mem::take(&mut self.git).into_iter().filter(|(_, copy)| copy.exists()) {
+            let failed = |cause: &str| {
+                let mut end = GitEnd::of(&directory);
+                end.leave(cause);
+                end.keep(&copy);
+                end
+            };
+            ends.push(match still {
+                true => git::carry_back(&directory, &copy).unwrap_or_else(|error| failed(&error.to_string())),
+                false => failed("processes of the command are left"),
+            });
+        }
+        if let Some(file) = self.undo_file.take().filter(|_| still)
+            && let Err(error) = file.remove()
+            && let Some(end) = ends.last_mut()
+        {
+            end.leave(&error.to_string());
+        }
+        ends
     }
 }
 

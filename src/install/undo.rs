@@ -1,8 +1,10 @@
 //! What a run that is killed could not put back: written before it is changed, to a file of root's beside the default ledger,
 //! removed at the seal, and acted on by the next run that finds it.
 
+use super::git;
 use super::reserve::{self, ReserveError};
 use super::workspace::{self, Owners, WorkspaceError};
+use crate::git::GitError;
 use crate::ledger::target::{self, Made};
 use crate::ledger::{LedgerError, UnsafePath, control_path_is_safe};
 use nix::unistd::{Gid, Uid, geteuid};
@@ -48,6 +50,9 @@ pub enum UndoError {
         /// The cause.
         cause: WorkspaceError,
     },
+    /// What a command has committed could not be carried back.
+    #[error("shield-git: {0}")]
+    Git(#[from] GitError),
     /// Whether its run lives could not be found out.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
@@ -67,6 +72,8 @@ pub struct Undo {
     pub started: i64,
     /// Trees whose owner was changed.
     pub owners: Vec<Owners>,
+    /// Copies of parts of repositories, each in the real git directory.
+    pub git: Vec<PathBuf>,
     /// Trees in which the command acts as root, so that it could leave set-id programs of root's.
     pub idmapped: Vec<PathBuf>,
 }
@@ -83,7 +90,7 @@ pub struct UndoFile {
 impl Undo {
     /// Whether there is nothing to put back.
     pub fn is_empty(&self) -> bool {
-        self.owners.is_empty() && self.idmapped.is_empty()
+        self.owners.is_empty() && self.idmapped.is_empty() && self.git.is_empty()
     }
 
     /// Writes the file of a run; what it speaks of is not to be changed before this has returned.
@@ -114,6 +121,16 @@ impl Undo {
         Ok(())
     }
 
+    /// Carries back what commands have committed. What is gone meanwhile is no fault.
+    fn carry_back(&self) -> Result<(), UndoError> {
+        for copy in self.git.iter().filter(|copy| copy.exists()) {
+            if let Some(directory) = copy.parent() {
+                git::carry_back(directory, copy)?;
+            }
+        }
+        Ok(())
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = FORM.to_vec();
         out.extend_from_slice(format!(" {} {}\0", self.uid, self.started).as_bytes());
@@ -124,6 +141,9 @@ impl Undo {
         };
         for path in &self.idmapped {
             entry("map", path.as_os_str().as_bytes(), (0, 0));
+        }
+        for path in &self.git {
+            entry("git", path.as_os_str().as_bytes(), (0, 0));
         }
         for owners in &self.owners {
             entry("top", owners.top.as_os_str().as_bytes(), owners.of_top);
@@ -148,6 +168,7 @@ impl Undo {
             let path = OsString::from_vec(fields.next()?.to_vec());
             match kind {
                 b"map" => undo.idmapped.push(path.into()),
+                b"git" => undo.git.push(path.into()),
                 b"top" => undo.owners.push(Owners { top: path.into(), of_top: owner, ..Owners::default() }),
                 b"own" => {
                     undo.owners.last_mut()?.exceptions.insert(path, owner);
@@ -193,6 +214,7 @@ pub fn put_back_for_the_dead(busy: &BTreeSet<u32>) -> Result<(), UndoError> {
                 continue;
             }
             undo.put_back().map_err(|cause| UndoError::PutBack { path: path.clone(), cause })?;
+            undo.carry_back()?;
         }
         std::fs::remove_file(&path).map_err(io("unlink", &path))?;
     }
@@ -208,8 +230,13 @@ mod tests {
         let mut owners = Owners { top: "/app".into(), of_top: (0, 5), ..Owners::default() };
         owners.exceptions.insert(OsString::from_vec(b"/app/a b\xff\n".to_vec()), (7, 8));
         let second = Owners { top: "/srv/x".into(), of_top: (1, 1), ..Owners::default() };
-        let undo =
-            Undo { uid: 10001, started: 1_700_000_000, owners: vec![owners, second], idmapped: vec!["/w".into()] };
+        let undo = Undo {
+            uid: 10001,
+            started: 1_700_000_000,
+            owners: vec![owners, second],
+            idmapped: vec!["/w".into()],
+            git: vec!["/app/.git/ringfence-x".into()],
+        };
         let bytes = undo.to_bytes();
         assert_eq!(Undo::parse(&bytes).as_ref(), Some(&undo));
         for length in 0..bytes.len() {

@@ -5,7 +5,7 @@
 
 pub use super::denial::{Denial, Evidence, Mechanism};
 use super::shield::is_zero;
-pub use super::shield::{Shield, ShieldChange, ShieldState, ShieldsEnd};
+pub use super::shield::{GitEnd, Shield, ShieldChange, ShieldState, ShieldsEnd};
 use crate::policy::Axis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -300,6 +300,9 @@ pub struct Seal {
     /// What has become of what was shielded; nothing where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shields: Option<ShieldsEnd>,
+    /// What has become of what was committed in repositories of which the command saw a part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub git: Vec<GitEnd>,
     /// True only if no gap was recorded.
     pub complete: bool,
     /// Completeness by axis.

@@ -1,6 +1,9 @@
 //! What records say of shields: in the first one what they are made of, in the last one what has become of it.
 
+use super::escape;
 use serde::{Deserialize, Serialize};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// A path that is kept from being read, listed and written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +77,56 @@ impl ShieldsEnd {
         let rest = self.changes.len().saturating_sub(4) as u64 + self.more;
         let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
         format!("{}{rest}", named.join(", "))
+    }
+}
+
+/// What has become of what a command committed in a repository of which it saw a part.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GitEnd {
+    /// The git directory.
+    pub path: String,
+    /// What the real repository has of it now: `NAME VALUE`, the first 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carried: Vec<String>,
+    /// What was not carried back, and why, the first 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
+    /// Where the command's own copy is kept, if something was not carried back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+}
+
+impl GitEnd {
+    /// Of a git directory; nothing has been carried yet.
+    pub fn of(directory: &Path) -> GitEnd {
+        GitEnd { path: escape::escape(directory.as_os_str().as_bytes(), escape::TEXT_LIMIT), ..GitEnd::default() }
+    }
+
+    /// Something was carried back.
+    pub fn carry(&mut self, what: &str) {
+        if self.carried.len() < SHIELD_CHANGES {
+            self.carried.push(escape::escape(what.as_bytes(), escape::TEXT_LIMIT));
+        }
+    }
+
+    /// Something was not.
+    pub fn leave(&mut self, what: &str) {
+        if self.left.len() < SHIELD_CHANGES {
+            self.left.push(escape::escape(what.as_bytes(), escape::TEXT_LIMIT));
+        }
+    }
+
+    /// The copy is kept.
+    pub fn keep(&mut self, copy: &Path) {
+        self.kept = Some(escape::escape(copy.as_os_str().as_bytes(), escape::TEXT_LIMIT));
+    }
+
+    /// What was not carried back in one line; `None` where there is nothing.
+    pub fn told(&self) -> Option<String> {
+        let first = self.left.first()?;
+        let kept = self.kept.as_ref().map(|kept| format!("; the command's copy is kept: {kept}")).unwrap_or_default();
+        let more = if self.left.len() > 1 { format!(" and {} more", self.left.len() - 1) } else { String::new() };
+        Some(format!("shield-git: {}: not carried back: {first}{more}{kept}", self.path))
     }
 }
 

@@ -11,7 +11,7 @@ use super::counts::Counts;
 use super::error::LedgerError;
 use super::escape::printable;
 use super::fold::Folds;
-use super::record::{Body, Denial, Evidence, Infrastructure, Mechanism, Object, Outcome, Seal, ShieldsEnd};
+use super::record::{Body, Denial, Evidence, GitEnd, Infrastructure, Mechanism, Object, Outcome, Seal, ShieldsEnd};
 use super::run_id::RunId;
 use super::sink::Sink;
 use super::tally::Tally;
@@ -109,6 +109,8 @@ pub struct Ledger {
     leaving: Vec<usize>,
     /// What the seal is to say of the shields.
     shields: Option<ShieldsEnd>,
+    /// What it is to say of repositories.
+    git: Vec<GitEnd>,
     /// Whether counted denials were due and could not be written.
     stuck: bool,
     /// Whether the file's name does not mean it any more.
@@ -151,6 +153,7 @@ impl Ledger {
             counts: Counts::of(run.as_str()),
             leaving: Vec::new(),
             shields: None,
+            git: Vec::new(),
             stuck: false,
             nameless: false,
         })
@@ -285,6 +288,11 @@ impl Ledger {
         self.shields = Some(end);
     }
 
+    /// Has the seal say what has become of what was committed.
+    pub fn tell_of_git(&mut self, ends: Vec<GitEnd>) {
+        self.git = ends;
+    }
+
     /// Writes what is still counted and adds the last record. After an error with nothing of it written it may be tried
     /// again.
     pub fn seal(&mut self, end: SealInput) -> Result<Sealed, LedgerError> {
@@ -306,6 +314,7 @@ impl Ledger {
             would_deny: self.tally.would_deny(),
             reads: self.tally.reads(),
             shields: self.shields.take(),
+            git: std::mem::take(&mut self.git),
             complete: self.tally.complete(),
             complete_by_axis: self.tally.complete_by_axis(),
             head: self.head.clone(),

@@ -39,6 +39,8 @@ pub enum Restriction {
     PrivatePaths,
     /// Paths that are kept from being read, listed and written.
     Shields,
+    /// What of a repository HEAD does not reach.
+    GitObjects,
     /// An unprivileged account without groups and without a way to root.
     Account,
     /// The caller's session keyring.
@@ -57,7 +59,7 @@ pub enum Restriction {
 
 impl Restriction {
     /// Every restriction, in the order of the axes.
-    pub const ALL: [Restriction; 15] = [
+    pub const ALL: [Restriction; 16] = [
         Restriction::EgressAllowlist,
         Restriction::DirectEgress,
         Restriction::OtherFamilies,
@@ -66,6 +68,7 @@ impl Restriction {
         Restriction::OwnFiles,
         Restriction::PrivatePaths,
         Restriction::Shields,
+        Restriction::GitObjects,
         Restriction::Account,
         Restriction::Keyring,
         Restriction::TerminalInput,
@@ -83,7 +86,8 @@ impl Restriction {
             | Restriction::ReadOnlyAll
             | Restriction::OwnFiles
             | Restriction::PrivatePaths
-            | Restriction::Shields => Axis::Filesystem,
+            | Restriction::Shields
+            | Restriction::GitObjects => Axis::Filesystem,
             _ => Axis::Privilege,
         }
     }
@@ -100,6 +104,7 @@ impl fmt::Display for Restriction {
             Restriction::OwnFiles => "record and own files masked",
             Restriction::PrivatePaths => "other homes and control sockets masked",
             Restriction::Shields => "shields",
+            Restriction::GitObjects => "git objects that HEAD reaches",
             Restriction::Account => "unprivileged account",
             Restriction::Keyring => "own session keyring",
             Restriction::TerminalInput => "no terminal input injection",
@@ -163,6 +168,9 @@ pub fn wanted(policy: &Policy) -> Vec<Restriction> {
     }
     if policy.asks_for_shields() {
         wanted.push(Shields);
+    }
+    if !policy.filesystem.shield_git.is_empty() {
+        wanted.push(GitObjects);
     }
     if postures.privilege > Posture::Open {
         wanted.extend([Account, Keyring, TerminalInput]);

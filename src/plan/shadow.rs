@@ -24,7 +24,7 @@ pub enum NoShadow {
     },
     /// What is kept from being read, or watched, is so by what is enforced.
     #[error(
-        "--shadow {shadow}: nothing of it is enforced, so that it shields and watches nothing; accepted: a policy without shield, shield-harbor and watch-read"
+        "--shadow {shadow}: nothing of it is enforced, so that it shields and watches nothing; accepted: a policy without shield, shield-harbor, shield-git and watch-read"
     )]
     Shielded {
         /// What is shadowed.

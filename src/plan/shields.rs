@@ -6,7 +6,7 @@ use super::view::unusable;
 use super::{HomePlan, Refusal};
 use crate::host::{Facts, PathFact};
 use crate::install::mounts::MountPlan;
-use crate::policy::{Policy, harbor};
+use crate::policy::{Policy, WorkTree, harbor};
 use std::path::{Path, PathBuf};
 
 /// What a command cannot do without: a shield over one of these, or above it, leaves nothing to run.
@@ -41,6 +41,50 @@ pub fn asked(policy: &Policy, home: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
 /// The paths that the policy has watched.
 pub fn watched(policy: &Policy, home: &Path) -> Vec<PathBuf> {
     policy.filesystem.watch_read.iter().map(|path| path.resolve(home)).collect()
+}
+
+/// The work trees whose repositories the policy has shielded; the workspace is the one that it names, or those that images
+/// have.
+pub fn git_trees(policy: &Policy, home: &Path) -> Vec<PathBuf> {
+    let workspace = policy.filesystem.workspace.as_ref().map(|path| vec![path.resolve(home)]);
+    let workspace = workspace.unwrap_or_else(|| ["/app", "/workspace"].map(PathBuf::from).into());
+    let each = policy.filesystem.shield_git.iter().flat_map(|tree| match tree {
+        WorkTree::Workspace => workspace.clone(),
+        WorkTree::At(path) => vec![path.resolve(home)],
+    });
+    each.collect()
+}
+
+/// The same, free of symbolic links.
+///
+/// # Errors
+/// A work tree that is not there; of the places that images have one is enough.
+pub(super) fn work_trees(policy: &Policy, facts: &Facts, home: &Path) -> Result<Vec<PathBuf>, Refusal> {
+    let asked = git_trees(policy, home);
+    let named = |path: &PathBuf| {
+        policy.filesystem.shield_git.iter().any(|tree| matches!(tree, WorkTree::At(at) if at.resolve(home) == *path))
+    };
+    let mut trees = Vec::new();
+    for path in &asked {
+        match facts.paths.get(path) {
+            Some(PathFact::Present { real, .. }) => {
+                let searched = policy.filesystem.workspace.is_none() && !named(path);
+                if !searched || real.ancestors().any(|above| facts.repositories.contains(above)) {
+                    trees.push(real.clone());
+                }
+            }
+            Some(PathFact::Missing) | None if !named(path) && policy.filesystem.workspace.is_none() => {}
+            Some(PathFact::Missing) | None => {
+                return Err(Refusal::Path { path: path.clone(), fault: "shield-git: it does not exist".into() });
+            }
+            Some(fault) => return Err(unusable(path, fault)),
+        }
+    }
+    if trees.is_empty() && !asked.is_empty() {
+        let fault = "shield-git: there is no repository in the workspace; accepted: --workspace, or --shield-git=PATH";
+        return Err(Refusal::Path { path: asked[0].clone(), fault: fault.into() });
+    }
+    Ok(trees)
 }
 
 /// What is to be shielded, outermost and free of symbolic links.

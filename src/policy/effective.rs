@@ -7,7 +7,7 @@ use super::error::{PolicyError, Unholdable};
 use super::harness::{Harness, HarnessName};
 use super::layer::Layer;
 use super::level::{Level, Postures};
-use super::path::PolicyPath;
+use super::path::{PolicyPath, WorkTree};
 use super::protect::ProtectedPath;
 use super::shadow::Shadow;
 use super::upstream::Upstream;
@@ -73,6 +73,8 @@ pub struct Filesystem {
     pub shields: Vec<PolicyPath>,
     /// Whether the known places of Harbor's tasks are too, as far as they exist, see [`super::harbor`].
     pub shield_harbor: bool,
+    /// Work trees of whose repositories the command sees what HEAD reaches.
+    pub shield_git: Vec<WorkTree>,
     /// Paths each read of which is recorded.
     pub watch_read: Vec<PolicyPath>,
     /// Unix sockets of the caller's that stay in reach of a command with the caller's identity.
@@ -143,6 +145,7 @@ impl Policy {
         sort(&mut all.publish);
         all.protect.iter_mut().for_each(sort);
         sort(&mut all.shield);
+        sort(&mut all.shield_git);
         sort(&mut all.watch_read);
         sort(&mut all.socket);
         sort(&mut all.control_plane_port);
@@ -173,6 +176,7 @@ impl Policy {
                 protect: all.protect,
                 shields: all.shield,
                 shield_harbor: all.shield_harbor.unwrap_or(false),
+                shield_git: all.shield_git,
                 watch_read: all.watch_read,
                 sockets: all.socket,
                 workspace: all.workspace,
@@ -251,7 +255,8 @@ impl Policy {
 
     /// Whether anything is to be shielded, if it exists.
     pub fn asks_for_shields(&self) -> bool {
-        !self.filesystem.shields.is_empty() || self.filesystem.shield_harbor
+        let filesystem = &self.filesystem;
+        !filesystem.shields.is_empty() || filesystem.shield_harbor || !filesystem.shield_git.is_empty()
     }
 
     fn names_root(&self) -> bool {
@@ -281,6 +286,7 @@ impl Policy {
             protect: self.filesystem.protect.clone(),
             shield: self.filesystem.shields.clone(),
             shield_harbor: Some(self.filesystem.shield_harbor),
+            shield_git: self.filesystem.shield_git.clone(),
             watch_read: self.filesystem.watch_read.clone(),
             socket: self.filesystem.sockets.clone(),
             workspace: self.filesystem.workspace.clone(),

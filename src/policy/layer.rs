@@ -4,7 +4,7 @@
 use super::axis::Posture;
 use super::harness::HarnessName;
 use super::level::Level;
-use super::path::PolicyPath;
+use super::path::{PolicyPath, WorkTree};
 use super::protect::ProtectedPath;
 use super::upstream::Upstream;
 use super::values::{Abi, EnvName, Leftovers, Loopback, OnLedgerFailure, PolicyArg, Publish, TrustRange, User};
@@ -77,6 +77,10 @@ pub struct Layer {
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shield_harbor: Option<bool>,
+    /// Show the command of a repository what HEAD reaches and no more: of the workspace's, or of a work tree PATH
+    #[arg(long, value_name = "workspace|PATH", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "workspace")]
+    pub shield_git: Vec<WorkTree>,
     /// Record each read of a path that stays readable
     #[arg(long, value_name = "PATH")]
     #[serde(alias = "tripwires")]
@@ -156,6 +160,7 @@ impl Layer {
         };
         self.shield.extend(over.shield);
         self.shield_harbor = over.shield_harbor.or(self.shield_harbor);
+        self.shield_git.extend(over.shield_git);
         self.watch_read.extend(over.watch_read);
         self.socket.extend(over.socket);
         self.workspace = over.workspace.or(self.workspace);

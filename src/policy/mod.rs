@@ -34,7 +34,7 @@ pub use entry::{BadEntry, Entry};
 pub use error::{PolicyError, Unholdable};
 pub use layer::Layer;
 pub use level::{Level, Postures};
-pub use path::PolicyPath;
+pub use path::{PolicyPath, WorkTree};
 pub use protect::ProtectedPath;
 pub use ranges::{AddressRules, AddressVerdict};
 pub use shadow::Shadow;

@@ -56,6 +56,37 @@ impl FromStr for PolicyPath {
     }
 }
 
+/// A work tree of git: the one that the workspace is in, or one at a path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkTree {
+    /// The workspace's.
+    Workspace,
+    /// One at a path.
+    At(PolicyPath),
+}
+
+impl FromStr for WorkTree {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<WorkTree, BadValue> {
+        match text {
+            "workspace" => Ok(WorkTree::Workspace),
+            _ => text.parse().map(WorkTree::At).map_err(|_| {
+                BadValue::new("work tree", text, "workspace, an absolute path, or ~/… below the command's home")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for WorkTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkTree::Workspace => f.write_str("workspace"),
+            WorkTree::At(path) => path.fmt(f),
+        }
+    }
+}
+
 impl fmt::Display for PolicyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::level::Level;
-use super::path::PolicyPath;
+use super::path::{PolicyPath, WorkTree};
 use super::protect::ProtectedPath;
 use super::upstream::Upstream;
 use ipnet::IpNet;
@@ -70,6 +70,7 @@ as_text!(
     Entry,
     TrustRange,
     PolicyPath,
+    WorkTree,
     ProtectedPath,
     Publish,
     Upstream,

@@ -55,6 +55,12 @@ pub enum Operation {
     ListBesideShielded,
     /// Reads each shield as the stage, for which no observer answers.
     ReadShieldedAsStage,
+    /// Looks for what is in a covered git directory alone, by its name and by way of /proc/self/root.
+    ReachHiddenGit,
+    /// The same as the stage.
+    ReachHiddenGitAsStage,
+    /// Reads HEAD in what covers a git directory, and makes a file there if that is the command's to write.
+    WorkInGit,
     /// Changes the mode of a file of its own.
     ChangeOwnFile,
     /// Enters HOME and lists it.
@@ -88,6 +94,10 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::ReachShielded => run.shielded.iter().flat_map(|p| shielded::reached(p)).collect(),
         Operation::ListBesideShielded => run.shielded.iter().filter_map(|p| p.parent()).map(listed).collect(),
         Operation::ReadShieldedAsStage => run.shielded.iter().map(|p| shielded::read(p)).collect(),
+        Operation::ReachHiddenGit | Operation::ReachHiddenGitAsStage => {
+            run.git.iter().flat_map(|git| &git.hidden).flat_map(|path| shielded::looked_for(path)).collect()
+        }
+        Operation::WorkInGit => run.git.iter().flat_map(shielded::worked_in).collect(),
         Operation::ChangeOwnFile => change_own_file(run),
         Operation::EnterHome => {
             run.home.iter().map(|home| io_outcome(enter(home).and_then(|()| std::fs::read_dir(".")))).collect()
@@ -163,7 +173,7 @@ fn created(path: &Path) -> String {
     }
 }
 
-fn made_and_removed(place: &Path) -> String {
+pub(super) fn made_and_removed(place: &Path) -> String {
     let path = place.join(scratch_name());
     let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     errno_of(open(&path, flags, Mode::S_IRWXU).and_then(|_| unlink(&path)))

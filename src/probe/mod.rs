@@ -38,6 +38,17 @@ use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+/// What is known of a git directory that another one covers.
+#[derive(Debug, Clone)]
+pub struct GitSeen {
+    /// Its path.
+    pub directory: PathBuf,
+    /// Paths of what is in the real one alone.
+    pub hidden: Vec<PathBuf>,
+    /// Whether the other one is the command's to write.
+    pub writable: bool,
+}
+
 /// What the probes need to know of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
@@ -55,6 +66,8 @@ pub struct Surroundings {
     pub masked: Vec<PathBuf>,
     /// Paths that must not be read, under all their names.
     pub shielded: Vec<PathBuf>,
+    /// Git directories that another one covers.
+    pub git: Vec<GitSeen>,
     /// Files mounted over the image's, with their content.
     pub overlays: Vec<(PathBuf, Vec<u8>)>,
     /// The proxy's address, if it was started.

@@ -102,14 +102,18 @@ impl Operation {
 
     /// Whether it takes what only a run of this program has: its processes, its masks, its stage, its evidence.
     pub fn takes_a_run(&self) -> bool {
-        use filesystem::Operation::{CreateAsStage, Masked, ReadShieldedAsStage};
+        use filesystem::Operation::{
+            CreateAsStage, Masked, ReachHiddenGit, ReachHiddenGitAsStage, ReadShieldedAsStage, WorkInGit,
+        };
         use identity::Operation::{CallersKeyring, ProxyEnvironment};
         use kernel::Operation::{SignalSupervisor, TraceSupervisor};
         use network::Operation::ProxyProcess;
         matches!(
             self,
             Operation::Evidence(_)
-                | Operation::Filesystem(CreateAsStage | Masked | ReadShieldedAsStage)
+                | Operation::Filesystem(
+                    CreateAsStage | Masked | ReachHiddenGit | ReachHiddenGitAsStage | ReadShieldedAsStage | WorkInGit
+                )
                 | Operation::Identity(CallersKeyring | ProxyEnvironment)
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)
                 | Operation::Network(ProxyProcess)
@@ -131,7 +135,9 @@ impl Operation {
     pub fn make_as_stage(&self, run: &Surroundings) -> Option<Vec<String>> {
         match self {
             Operation::Filesystem(
-                operation @ (filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage),
+                operation @ (filesystem::Operation::CreateAsStage
+                | filesystem::Operation::ReadShieldedAsStage
+                | filesystem::Operation::ReachHiddenGitAsStage),
             ) => Some(filesystem::make(operation, run)),
             _ => None,
         }
@@ -142,7 +148,9 @@ impl Operation {
     pub fn make(&self, run: &Surroundings) -> Option<Vec<String>> {
         Some(match self {
             Operation::Filesystem(
-                filesystem::Operation::CreateAsStage | filesystem::Operation::ReadShieldedAsStage,
+                filesystem::Operation::CreateAsStage
+                | filesystem::Operation::ReadShieldedAsStage
+                | filesystem::Operation::ReachHiddenGitAsStage,
             ) => return None,
             Operation::Filesystem(operation) => filesystem::make(operation, run),
             Operation::Identity(operation) => identity::make(operation, run),

@@ -1,7 +1,8 @@
 //! What probes try on what is shielded.
 
+use super::GitSeen;
 use super::child::{errno_of, name_of, of_io};
-use super::filesystem::{by_alias, opened};
+use super::filesystem::{by_alias, made_and_removed, opened};
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{Mode, lstat};
 use nix::unistd::{AccessFlags, faccessat};
@@ -17,6 +18,21 @@ pub(super) fn reached(shield: &Path) -> Vec<String> {
         [opened(path), opened(&within), errno_of(lstat(path)), errno_of(executes)]
     });
     each.collect()
+}
+
+/// Each way to what a covered git directory has alone; what each gave.
+pub(super) fn looked_for(path: &Path) -> Vec<String> {
+    [path.to_owned(), by_alias(path)].iter().flat_map(|path| [opened(path), errno_of(lstat(path))]).collect()
+}
+
+/// What came of reading HEAD in what covers a git directory, and of writing there.
+pub(super) fn worked_in(git: &GitSeen) -> Vec<String> {
+    let read = opened(&git.directory.join("HEAD"));
+    if git.writable {
+        return vec![read, made_and_removed(&git.directory)];
+    }
+    // Where the directory is closed to the command, what covers it is closed alike.
+    vec![if read == "EACCES" { "closed by its mode".into() } else { read }]
 }
 
 /// What there is to be read at a shield: `empty`, an errno, or what should not be there.

@@ -50,6 +50,8 @@ pub enum Needs {
     Masks,
     /// Something shielded.
     Shields,
+    /// A git directory that another one covers.
+    Git,
     /// A HOME that is the run's to provide.
     Home,
     /// Account files of the image.
@@ -229,7 +231,7 @@ impl Needs {
             Needs::Mounts | Needs::FileRules | Needs::MadeSockets | Needs::OwnUid | Needs::Bounding => {
                 self.is_met(&run)
             }
-            Needs::Accounts | Needs::Masks => means.files == FileBarrier::Mounts,
+            Needs::Accounts | Needs::Masks | Needs::Git => means.files == FileBarrier::Mounts,
             Needs::GivingPrograms => !means.one_uid || means.files == FileBarrier::Mounts,
             Needs::Scopes
             | Needs::ResolvedNames
@@ -253,6 +255,7 @@ impl Needs {
             Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),
             Needs::Shields => !run.shielded.is_empty(),
+            Needs::Git => !run.git.is_empty(),
             Needs::Home => run.home.is_some(),
             Needs::Accounts => !run.overlays.is_empty(),
             Needs::Keyring => run.keyring != 0,

@@ -8,8 +8,9 @@ use crate::host::{Depth, Facts};
 use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
+use crate::install::git;
 use crate::install::reserve::{self, Reservation};
-use crate::install::shields::{self, Manifest};
+use crate::install::shields::{self, Manifest, ShieldError};
 use crate::install::undo;
 use crate::ledger::RunId;
 use crate::plan::rung::RUNGS;
@@ -141,7 +142,14 @@ impl<'a> Loaded<'a> {
         };
         let mut plan = planned?;
         inherited::check_stdio(&plan)?;
-        let shielded = Manifest::of(&plan.shields)?;
+        let repositories = plan.mounts.iter().flat_map(|view| &view.git).map(|cover| cover.directory.clone());
+        let repositories: Vec<_> = repositories.collect();
+        repositories
+            .iter()
+            .try_for_each(|directory| git::put_back_for_the_dead(directory))
+            .map_err(ShieldError::from)?;
+        let mut shielded = Manifest::of(&[&plan.shields[..], &repositories].concat())?;
+        shielded.leave_out(repositories.iter().map(|directory| git::wrapper(directory, run.as_str())));
         plan.mounts.as_mut().map_or(Ok(()), |view| shielded.hold(view))?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {

@@ -7,7 +7,7 @@ use crate::host::Facts;
 use crate::install::reserve::Reservation;
 use crate::install::shields::Manifest;
 use crate::install::{InstallError, Installation, Invocation};
-use crate::ledger::record::{Abort, Body, Infrastructure, Object, Outcome, Probe, Shadow, ShieldState, Start};
+use crate::ledger::record::{Abort, Body, GitEnd, Infrastructure, Object, Outcome, Probe, Shadow, ShieldState, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
 use crate::plan::Plan;
 use crate::policy::Axis;
@@ -262,6 +262,7 @@ impl Session {
     pub fn seal_as(mut self, end: SealInput) -> Result<bool, Error> {
         self.take_down();
         self.look_at_shields();
+        self.carry_back();
         let sealed = self.ledger.seal(end).and_then(|sealed| self.ledger.stands().map(|()| sealed));
         let status = sealed.as_ref().map_or_else(|_| Status::unsealed(end), Status::from);
         tell(self.status.take(), &status);
@@ -277,6 +278,7 @@ impl Session {
     ) -> Result<Vec<Probe>, Error> {
         let faults = self.take_down();
         self.look_at_shields();
+        self.carry_back();
         self.held.clear();
         let left = compare(&faults);
         let mut recorded = left.iter().map(|probe| self.ledger.append(Body::Probe(probe.clone())));
@@ -300,6 +302,7 @@ impl Session {
         }
         self.take_down();
         self.look_at_shields();
+        self.carry_back();
         // What has become of the ledger meanwhile is on record too, under whatever cause the run ends.
         let error = match (self.ledger.look(), error) {
             (Ok(()), error) => error,
@@ -345,6 +348,13 @@ impl Session {
             complain(&format!("shields altered: {}", end.told()));
         }
         self.ledger.tell_of_shields(end);
+    }
+
+    /// Carries back what the command has committed; what was shielded has been looked at, so that this is no change of it.
+    fn carry_back(&mut self) {
+        let ends = self.installation.carry_back();
+        ends.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
+        self.ledger.tell_of_git(ends);
     }
 
     /// What could not be undone is said and recorded, and returned; it changes no status of a command's, for that is what

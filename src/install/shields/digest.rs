@@ -48,6 +48,8 @@ struct Entry {
 pub struct Manifest {
     shields: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, Entry>,
+    /// What in them is the run's own.
+    without: Vec<PathBuf>,
 }
 
 /// The type bits of a mode (inode(7)).
@@ -59,10 +61,18 @@ impl Manifest {
     /// # Errors
     /// What cannot be read, unless it is for want of permission: that is closed to this user as it is, and counted.
     pub fn of(shields: &[PathBuf]) -> Result<Manifest, ManifestError> {
+        Manifest::less(shields, &[])
+    }
+
+    /// The same without what lies at and beneath some paths.
+    fn less(shields: &[PathBuf], without: &[PathBuf]) -> Result<Manifest, ManifestError> {
         let mut entries = BTreeMap::new();
         let mut shut = BTreeSet::new();
         for shield in shields {
             let mut each = |path: &Path, meta: &Metadata, _| {
+                if without.iter().any(|own| path == own) {
+                    return false;
+                }
                 let mode = meta.mode();
                 let content = meta.rdev().to_le_bytes().to_vec();
                 let owner = (meta.uid(), meta.gid());
@@ -84,7 +94,7 @@ impl Manifest {
                 (entry.closed, entry.content) = (true, closed(&path)?);
             }
         }
-        let mut manifest = Manifest { shields: shields.to_vec(), entries };
+        let mut manifest = Manifest { shields: shields.to_vec(), entries, without: without.to_vec() };
         manifest.read_contents()?;
         Ok(manifest)
     }
@@ -138,6 +148,11 @@ impl Manifest {
         records
     }
 
+    /// Has paths left out when it is looked at again: the run makes something there.
+    pub fn leave_out(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.without.extend(paths);
+    }
+
     /// Whether nothing is shielded.
     pub fn is_empty(&self) -> bool {
         self.shields.is_empty()
@@ -169,7 +184,7 @@ impl Manifest {
         let closed = |manifest: &Manifest| -> BTreeSet<PathBuf> {
             manifest.entries.iter().filter(|(_, entry)| entry.closed).map(|(path, _)| path.clone()).collect()
         };
-        match Manifest::of(&there) {
+        match Manifest::less(&there, &self.without) {
             Ok(now) => ShieldsEnd {
                 closed: closed(self).union(&closed(&now)).count() as u64,
                 ..ShieldsEnd::of(now.changes_since(self))
@@ -247,6 +262,14 @@ fn digest(path: &Path) -> Result<(bool, Vec<u8>), ManifestError> {
     }
 }
 
+/// Waits until the kernel counts no thread beside this one: it does for a moment after a thread's end.
+pub fn until_alone() {
+    let deadline = Instant::now() + JOINED;
+    while sys::thread_count().is_ok_and(|count| count > 1) && Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+}
+
 /// `work` on each of some things, in threads that have ended when it returns: this process forks.
 fn in_parallel<T: Sync, R: Send>(
     things: &[T],
@@ -279,11 +302,7 @@ fn in_parallel<T: Sync, R: Send>(
         }
         all
     });
-    // The kernel counts a thread for a moment after its end.
-    let deadline = Instant::now() + JOINED;
-    while sys::thread_count().is_ok_and(|count| count > 1) && Instant::now() < deadline {
-        std::thread::yield_now();
-    }
+    until_alone();
     all.sort_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, outcome)| outcome).collect()
 }

@@ -5,15 +5,17 @@
 
 mod digest;
 mod files;
-mod links;
+pub(super) mod links;
 
-pub use digest::{Manifest, ManifestError};
+pub use digest::{Manifest, ManifestError, until_alone};
 pub use files::Files;
 
 use super::Invocation;
+use super::git;
 use super::mountinfo::{self, Mount};
 use super::mounts::{MountError, read_mountinfo};
 use super::surroundings::workdir;
+use crate::git::GitError;
 use crate::plan::means::FileBarrier;
 use crate::plan::{Plan, Refusal, shields};
 use nix::sys::stat::{SFlag, fstat};
@@ -47,6 +49,9 @@ pub enum ShieldError {
         /// How many were found.
         found: u64,
     },
+    /// A repository of which a part is to be seen.
+    #[error("shield-git: {0}")]
+    Git(#[from] GitError),
     /// Another name of a shield cannot be held.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -55,12 +60,14 @@ pub enum ShieldError {
 /// Adds to a plan's shields the other names by which they are reached: other mounts and hard links. What is shielded is a
 /// read-only tree as well where no mount covers it.
 pub fn complete(plan: &mut Plan, invocation: Option<&Invocation>) -> Result<(), ShieldError> {
-    if plan.shields.is_empty() && plan.tripwires.is_empty() {
+    if plan.shields.is_empty() && plan.tripwires.is_empty() && plan.git_trees.is_empty() {
         return Ok(());
     }
     let mounts = read_mountinfo()?;
     let reachable = mountinfo::reachable(&mounts);
-    let others = other_names(&plan.shields, &reachable)?;
+    let mut others = other_names(&plan.shields, &reachable)?;
+    others.extend(git::complete(plan, &reachable)?);
+    shields::outermost(&mut others);
     plan.tripwires.extend(aliases(&plan.tripwires, &reachable));
     plan.notes.extend(repositories(&plan.shields));
     let means = plan.rung.means();
@@ -94,7 +101,7 @@ fn other_names(shields: &[PathBuf], reachable: &[&Mount]) -> Result<Vec<PathBuf>
 }
 
 /// Other names by mounts: of the paths themselves, and of what is mounted beneath them.
-fn aliases(paths: &[PathBuf], reachable: &[&Mount]) -> Vec<PathBuf> {
+pub(super) fn aliases(paths: &[PathBuf], reachable: &[&Mount]) -> Vec<PathBuf> {
     let mut trees = paths.to_vec();
     let beneath = |mount: &&&Mount| paths.iter().any(|path| mount.point.starts_with(path) && mount.point != *path);
     trees.extend(reachable.iter().filter(beneath).map(|mount| mount.point.clone()));
@@ -108,8 +115,8 @@ fn repositories(shields: &[PathBuf]) -> Vec<String> {
     let of = |shield: &PathBuf| {
         let tree = shield.ancestors().skip(1).find(|above| above.join(".git").exists())?;
         Some(format!(
-            "shield {}: it lies in a work tree of git, whose objects in {} may hold a copy of it: shield the objects too, or \
-             take them out of the repository",
+            "shield {}: it lies in a work tree of git, whose objects in {} may hold a copy of it: what HEAD reaches of \
+             them stays readable with --shield-git too",
             shield.display(),
             tree.join(".git").display()
         ))

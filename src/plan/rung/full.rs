@@ -57,6 +57,7 @@ impl Rung for Full {
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => mounts().map(|()| "empty masks mounted over"),
             Restriction::Shields => mounts().map(|()| "empty masks mounted over, attempts seen by the notifier"),
+            Restriction::GitObjects => mounts().map(|()| "a filtered git directory mounted over the real one"),
             // CHOWN for its home and workspace; KILL to end what runs as it, the proxy under its own uid too.
             Restriction::Account => {
                 for (number, name) in [(SETUID, "SETUID"), (SETGID, "SETGID"), (CHOWN, "CHOWN"), (KILL, "KILL")] {

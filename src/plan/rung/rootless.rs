@@ -44,6 +44,7 @@ impl Rung for Rootless {
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => Ok("empty masks mounted over"),
             Restriction::Shields => Ok("empty masks mounted over, attempts seen by the notifier"),
+            Restriction::GitObjects => Ok("a filtered git directory mounted over the real one"),
             Restriction::Account => Ok(one_uid::ACCOUNT),
             Restriction::Keyring => Ok("a new session keyring; where privilege is locked, seccomp, ENOSYS"),
             Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),

@@ -34,6 +34,9 @@ pub fn carry(restriction: Restriction, policy: &Policy, _facts: &Facts) -> Resul
         }
         Restriction::OwnFiles => Ok("the record closed by mode and Landlock; own files as their modes have them"),
         Restriction::Shields => Ok("Landlock, no right to read; names and attempts by the notifier"),
+        Restriction::GitObjects => Err(
+            "a filtered git directory takes a mount; accepted: rung full or rootless, or a clone that has only what the command may see".into(),
+        ),
         Restriction::PrivatePaths => Ok("closed by their modes"),
         Restriction::Keyring => {
             Ok("a new session keyring, or none to be had; where privilege is locked, seccomp, ENOSYS")

@@ -1,0 +1,255 @@
+//! All objects that a repository has, packed and loose, under one number each.
+
+use super::pack::{Base, Pack};
+use super::place::Place;
+use super::{Algorithm, GitError, Kind, Oid, delta, form, loose};
+use flate2::{Decompress, FlushDecompress, Status};
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Most directories of objects that lead on to one another.
+const ALTERNATES: usize = 32;
+/// Most bytes of a list of alternates.
+const ALTERNATES_LIMIT: u64 = 1 << 20;
+
+/// The objects of some directories.
+#[derive(Debug)]
+pub struct Objects {
+    /// The hash that names them.
+    pub algorithm: Algorithm,
+    packs: Vec<Pack>,
+    /// The number of each pack's first object, and of the first loose one.
+    firsts: Vec<u32>,
+    directories: Vec<Place>,
+    loose: Vec<(Oid, usize)>,
+    loose_by_name: HashMap<Oid, u32>,
+}
+
+/// Where an object is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Held<'a> {
+    /// In a pack, at a place of its own.
+    Packed(&'a Pack, u32),
+    /// In a file of its own.
+    Loose(&'a Place, Oid),
+}
+
+/// The directory of objects, and those that its `info/alternates` leads on to (gitrepository-layout(5)).
+pub fn with_alternates(objects: &Place) -> Result<Vec<Place>, GitError> {
+    let mut found: Vec<Place> = vec![objects.clone()];
+    let mut at = 0;
+    while let Some(place) = found.get(at).cloned() {
+        at += 1;
+        let list = place.read("info/alternates", ALTERNATES_LIMIT)?.unwrap_or_default();
+        for line in list.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#")) {
+            if line.starts_with(b"\"") {
+                return Err(form(&place.path.join("info/alternates"), "it holds a quoted path; accepted: plain ones"));
+            }
+            let named = place.path.join(std::ffi::OsStr::from_bytes(line));
+            // One that is gone is passed over, as git does.
+            let Ok(real) = named.canonicalize() else { continue };
+            if !found.iter().any(|known| known.path == real) {
+                found.push(Place::trusted(real));
+            }
+            if found.len() > ALTERNATES {
+                return Err(form(
+                    &place.path.join("info/alternates"),
+                    format!("it leads on to more than {ALTERNATES}"),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Objects {
+    /// Opens what is in some directories. Of an object that is there more than once the first counts.
+    pub fn open(directories: Vec<Place>, algorithm: Algorithm) -> Result<Objects, GitError> {
+        let (mut packs, mut loose, mut loose_by_name) = (Vec::new(), Vec::new(), HashMap::new());
+        for (number, directory) in directories.iter().enumerate() {
+            let place = directory.at("pack");
+            let names = place.names("")?;
+            for name in names.iter().filter_map(|name| name.to_str()) {
+                // Without a pack an index is nothing: git removes the two one after the other.
+                let pack = name.strip_suffix(".idx").map(|stem| format!("{stem}.pack"));
+                if pack.is_some_and(|pack| names.contains(&pack.into())) {
+                    packs.push(Pack::open(&place, name, algorithm)?);
+                }
+            }
+            for fan in directory.names("")?.iter().filter_map(|name| name.to_str()).filter(|name| name.len() == 2) {
+                for rest in directory.names(fan)? {
+                    let hex = [fan.as_bytes(), rest.as_bytes()].concat();
+                    let Some(oid) = Oid::from_hex(&hex, algorithm) else { continue };
+                    if let std::collections::hash_map::Entry::Vacant(vacant) = loose_by_name.entry(oid) {
+                        vacant.insert(loose.len() as u32);
+                        loose.push((oid, number));
+                    }
+                }
+            }
+        }
+        let mut firsts = vec![0u32];
+        for pack in &packs {
+            let next = u32::try_from(pack.len()).ok().and_then(|count| firsts.last()?.checked_add(count));
+            firsts.push(next.ok_or_else(|| form(&PathBuf::from("objects"), "there are too many"))?);
+        }
+        Ok(Objects { algorithm, packs, firsts, directories, loose, loose_by_name })
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        self.firsts.last().map_or(0, |first| *first as usize) + self.loose.len()
+    }
+
+    /// Whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of an object: always the same for one name.
+    pub fn find(&self, oid: &Oid) -> Option<u32> {
+        let packed = self.packs.iter().zip(&self.firsts).find_map(|(pack, first)| Some(first + pack.find(oid)?));
+        packed.or_else(|| Some(self.firsts.last()? + self.loose_by_name.get(oid)?))
+    }
+
+    /// The name of an object.
+    pub fn name(&self, number: u32) -> Oid {
+        match self.held(number) {
+            Held::Packed(pack, place) => pack.name(place),
+            Held::Loose(_, oid) => oid,
+        }
+    }
+
+    /// Where an object is.
+    pub(super) fn held(&self, number: u32) -> Held<'_> {
+        let pack = self.firsts.partition_point(|first| *first <= number) - 1;
+        match self.packs.get(pack) {
+            Some(held) => Held::Packed(held, number - self.firsts[pack]),
+            None => {
+                let (oid, directory) = self.loose[(number - self.firsts[pack]) as usize];
+                Held::Loose(&self.directories[directory], oid)
+            }
+        }
+    }
+
+    /// The order in which objects are best read.
+    pub(super) fn order(&self, number: u32) -> (usize, u64) {
+        let pack = self.firsts.partition_point(|first| *first <= number) - 1;
+        match self.held(number) {
+            Held::Packed(held, place) => (pack, held.offset(place)),
+            Held::Loose(..) => (usize::MAX, u64::from(number)),
+        }
+    }
+
+    /// The number of the base that an entry of a pack builds on.
+    pub(super) fn base(&self, of: u32, base: Base) -> Option<u32> {
+        match base {
+            Base::Place(place) => {
+                let pack = self.firsts.partition_point(|first| *first <= of) - 1;
+                Some(self.firsts[pack] + place)
+            }
+            Base::Named(oid) => self.find(&oid),
+        }
+    }
+}
+
+/// How many objects are kept that have been read, by the last bits of their numbers.
+const KEPT: usize = 1 << 14;
+/// Most bytes of one that is kept.
+const KEPT_SIZE: usize = 1 << 16;
+/// Most deltas one on the other.
+const CHAIN: usize = 4096;
+
+/// An object that has been read, with its number.
+type Kept = (u32, Kind, Arc<Vec<u8>>);
+
+/// Reads objects, and keeps some of them for the deltas that build on them. Each thread has one.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    objects: &'a Objects,
+    inflate: Decompress,
+    kept: Vec<Option<Kept>>,
+    limit: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads objects of at most `limit` bytes.
+    pub fn new(objects: &'a Objects, limit: u64) -> Reader<'a> {
+        Reader { objects, inflate: Decompress::new(true), kept: vec![None; KEPT], limit }
+    }
+
+    /// An object. Its name is not held against its content.
+    pub fn read(&mut self, number: u32) -> Result<(Kind, Arc<Vec<u8>>), GitError> {
+        let mut deltas: Vec<(u32, Vec<u8>)> = Vec::new();
+        let (mut at, mut bytes) = (number, 0u64);
+        let (kind, mut content) = loop {
+            if let Some((_, kind, content)) = self.kept[at as usize % KEPT].as_ref().filter(|(kept, ..)| *kept == at) {
+                break (*kind, content.clone());
+            }
+            let fault = |fault| GitError::Object { oid: self.objects.name(at), fault };
+            match self.objects.held(at) {
+                Held::Loose(place, oid) => {
+                    let (kind, content) = loose::read(place, &oid, self.limit)?;
+                    break (kind, Arc::new(content));
+                }
+                Held::Packed(pack, place) => {
+                    let entry = pack.entry(place, self.limit)?;
+                    let head = pack.head(place, &entry)?;
+                    bytes = bytes.saturating_add(head.size);
+                    if bytes > self.limit || deltas.len() > CHAIN {
+                        return Err(fault("it is too large"));
+                    }
+                    let inflated = inflate(&mut self.inflate, &entry[head.data..], head.size);
+                    let inflated = inflated.ok_or_else(|| fault("it cannot be inflated"))?;
+                    match (head.kind, head.base) {
+                        (Some(kind), _) => break (kind, Arc::new(inflated)),
+                        (None, Some(base)) => {
+                            deltas.push((at, inflated));
+                            at = self.objects.base(at, base).ok_or_else(|| fault("its delta has no base"))?;
+                        }
+                        (None, None) => return Err(fault("its entry in the pack has no head")),
+                    }
+                }
+            }
+        };
+        self.keep(at, kind, &content);
+        while let Some((of, delta)) = deltas.pop() {
+            let made = delta::apply(&content, &delta, self.limit);
+            let fault = || GitError::Object { oid: self.objects.name(of), fault: "its delta does not fit its base" };
+            content = Arc::new(made.ok_or_else(fault)?);
+            self.keep(of, kind, &content);
+        }
+        Ok((kind, content))
+    }
+
+    /// An object whose content has its name.
+    pub fn read_verified(&mut self, number: u32) -> Result<(Kind, Arc<Vec<u8>>), GitError> {
+        let (kind, content) = self.read(number)?;
+        let oid = self.objects.name(number);
+        match self.objects.algorithm.name_of(kind, &content) == oid {
+            true => Ok((kind, content)),
+            false => Err(GitError::Object { oid, fault: "its content has another name" }),
+        }
+    }
+
+    fn keep(&mut self, number: u32, kind: Kind, content: &Arc<Vec<u8>>) {
+        if content.len() <= KEPT_SIZE {
+            self.kept[number as usize % KEPT] = Some((number, kind, content.clone()));
+        }
+    }
+}
+
+/// What a zlib stream holds, if that is exactly so many bytes.
+fn inflate(state: &mut Decompress, stream: &[u8], size: u64) -> Option<Vec<u8>> {
+    let size = usize::try_from(size).ok()?;
+    // Deflate makes at most 1032 bytes of one: what claims more is not believed.
+    if size as u64 > (stream.len() as u64).saturating_mul(1040) {
+        return None;
+    }
+    state.reset(true);
+    // Room for the end of the stream to be reached.
+    let mut content = Vec::with_capacity(size + 16);
+    let status = state.decompress_vec(stream, &mut content, FlushDecompress::Finish).ok()?;
+    (status == Status::StreamEnd && content.len() == size).then_some(content)
+}

@@ -1,0 +1,98 @@
+//! A directory whose files are read: with links followed where its owner is trusted, without where a command wrote it.
+
+use super::{GitError, io};
+use nix::dir::Dir;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A directory, and whether links in it are followed.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Where it is.
+    pub path: PathBuf,
+    links: bool,
+}
+
+impl Place {
+    /// A directory whose owner is trusted.
+    pub fn trusted(path: PathBuf) -> Place {
+        Place { path, links: true }
+    }
+
+    /// A directory that a command could write. Its own path has no links in it either.
+    pub fn hostile(path: PathBuf) -> Place {
+        Place { path, links: false }
+    }
+
+    /// A directory beneath.
+    pub fn at(&self, below: impl AsRef<Path>) -> Place {
+        Place { path: self.path.join(below), links: self.links }
+    }
+
+    fn open_as(&self, path: &Path, flags: OFlag) -> std::io::Result<OwnedFd> {
+        let flags = flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+        let resolve = if self.links { ResolveFlag::empty() } else { ResolveFlag::RESOLVE_NO_SYMLINKS };
+        Ok(openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(resolve))?)
+    }
+
+    /// Opens a regular file.
+    pub fn open(&self, below: impl AsRef<Path>) -> Result<File, GitError> {
+        let path = self.path.join(below);
+        let opened = self.open_as(&path, OFlag::empty()).map(File::from);
+        let regular = opened.and_then(|file| match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(ErrorKind::InvalidInput.into()),
+        });
+        regular.map_err(io(&path))
+    }
+
+    /// A file's content; `None` where there is no such file.
+    pub fn read(&self, below: impl AsRef<Path>, limit: u64) -> Result<Option<Vec<u8>>, GitError> {
+        let path = self.path.join(below);
+        let file = match self.open(&path) {
+            Err(GitError::Io { cause, .. }) if is_missing(&cause) => return Ok(None),
+            opened => opened?,
+        };
+        let mut content = Vec::new();
+        file.take(limit + 1).read_to_end(&mut content).map_err(io(&path))?;
+        match content.len() as u64 > limit {
+            true => Err(super::form(&path, format!("it is longer than {limit} bytes"))),
+            false => Ok(Some(content)),
+        }
+    }
+
+    /// The names in a directory, sorted; none where there is no such directory.
+    pub fn names(&self, below: impl AsRef<Path>) -> Result<Vec<OsString>, GitError> {
+        let path = self.path.join(below);
+        let directory = match self.open_as(&path, OFlag::O_DIRECTORY) {
+            Err(cause) if is_missing(&cause) => return Ok(Vec::new()),
+            opened => opened.map_err(io(&path))?,
+        };
+        let mut directory = Dir::from_fd(directory).map_err(|errno| io(&path)(errno.into()))?;
+        let mut names = Vec::new();
+        for entry in directory.iter() {
+            let entry = entry.map_err(|errno| io(&path)(errno.into()))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether there is a directory.
+    pub fn has_directory(&self, below: impl AsRef<Path>) -> bool {
+        self.open_as(&self.path.join(below), OFlag::O_DIRECTORY).is_ok()
+    }
+}
+
+/// Whether there is no such file: also where what should hold it is none that could.
+fn is_missing(cause: &std::io::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
