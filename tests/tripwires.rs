@@ -6,7 +6,7 @@ mod rung;
 
 use common::{Ended, Fence, as_root, own_user};
 use ringfence::ledger::record::{Body, PathEvent};
-use rung::{RUNGS, WORKSPACE};
+use rung::{RUNGS, Rung, WORKSPACE};
 
 const FIXTURE: &str = "/srv/fixtures/check.py";
 
@@ -131,8 +131,11 @@ fn no_open_that_can_read_passes_by() {
             assert_eq!(ended.value(open), got, "{rung:?}: {open}: {ended}");
         }
         assert!(["EROFS", "EACCES"].contains(&ended.value("refused")), "{rung:?}: {ended}");
-        let told: Vec<(&str, Option<&str>)> =
+        let mut told: Vec<(&str, Option<&str>)> =
             reads(&ended).iter().map(|read| (read.operation.as_str(), read.object.path.as_deref())).collect();
+        // fanotify tells of what is made in a watched directory as well (tests/tripwires_kernel.rs).
+        let all = told.len();
+        told.retain(|(_, path)| rung != Rung::Full || [Some(FIXTURE), Some(own.as_str())].contains(path));
         let of_own = |call| (call, Some(own.as_str()));
         let expected = [
             ("openat", Some(FIXTURE)),
@@ -143,7 +146,7 @@ fn no_open_that_can_read_passes_by() {
             of_own("openat"),
         ];
         assert_eq!(told, expected, "{rung:?}: {ended}");
-        assert!(ended.seal().complete && ended.seal().reads == 6, "{rung:?}: {ended}");
+        assert!(ended.seal().complete && ended.seal().reads as usize == all, "{rung:?}: {ended}");
     }
 }
 

@@ -38,6 +38,8 @@ pub struct MountPlan {
     pub shields: Vec<PathBuf>,
     /// Which files the shields were when they were looked at.
     pub shield_files: Files,
+    /// Of the shields, directories of objects that git directories borrow.
+    pub borrowed: Vec<PathBuf>,
     /// Git directories that others are mounted over.
     pub git: Vec<GitCover>,
     /// Sockets that stay in reach within a masked directory.

@@ -48,6 +48,9 @@ pub fn complete(plan: &mut Plan, reachable: &[&Mount]) -> Result<Vec<PathBuf>, S
     let mut others = super::super::shields::aliases(&covered, reachable);
     let known: Vec<PathBuf> = covered.iter().chain(&others).cloned().collect();
     others.extend(links::outside(&covered, &known, reachable)?);
+    if let Some(view) = &mut plan.mounts {
+        view.borrowed.clone_from(&objects);
+    }
     others.extend(objects);
     crate::plan::shields::outermost(&mut others);
     Ok(others)

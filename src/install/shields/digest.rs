@@ -171,7 +171,8 @@ impl Manifest {
                 None => path.symlink_metadata().map(|meta| (meta.dev(), meta.ino())).map_err(look(path))?,
             };
             // Another name of what was looked at has been given to something else meanwhile.
-            let is_other = whole && !known.contains(&file);
+            let is_borrowed = view.borrowed.iter().any(|borrowed| borrowed.starts_with(path));
+            let is_other = whole && !known.contains(&file) && !is_borrowed;
             view.shield_files.0.insert(path.clone(), if is_other { links::NONE } else { file });
         }
         Ok(())
