@@ -7,7 +7,8 @@ use ringfence::canary::{Token, found_in};
 use std::sync::LazyLock;
 
 static TOKENS: LazyLock<[Token; 2]> = LazyLock::new(|| {
-    ["CANARY_fuzz00_abcdefghijklmnopqrstuvwxyz_YRANAC", "26b5c67b-86e4-4c8a"].map(|text| Token::given(text).expect("a token"))
+    ["CANARY_fuzz00_abcdefghijklmnopqrstuvwxyz_YRANAC", "26b5c67b-86e4-4c8a"]
+        .map(|text| Token::given(text).expect("a token"))
 });
 
 const LIMIT: u64 = 1 << 20;
