@@ -188,7 +188,7 @@ fn at_any_moment(wanted: usize) {
     scene.assert_held();
     let tally = tally.into_inner().expect("no panic");
     println!("{tally:?}");
-    assert!(tally.with_record > wanted / 4 && tally.with_denials > wanted / 10, "strewn over all of a run: {tally:?}");
+    assert!(tally.with_record > wanted / 6 && tally.with_denials > wanted / 25, "strewn over all of a run: {tally:?}");
     // The walls of others come and go while one's own is read back, and a reading that does not settle starts nothing.
     assert!(tally.not_started <= wanted / 5, "{tally:?}");
     assert!(tally.slowest < Duration::from_secs(10), "{tally:?}");
