@@ -5,8 +5,8 @@ use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, recv, recvmsg, send,
-    sendmsg, shutdown, socketpair,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, Shutdown, SockFlag, SockType, recv, recvmsg, sendmsg,
+    shutdown, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -96,13 +96,7 @@ impl Channel {
 
     /// Sends one message, waiting for room.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), ChannelError> {
-        let bytes = encode(message)?;
-        loop {
-            match send(self.0.as_raw_fd(), &bytes, MsgFlags::MSG_NOSIGNAL) {
-                Err(Errno::EINTR) => {}
-                sent => return sent.map(|_| ()).map_err(failed("send")),
-            }
-        }
+        self.send_with(message, &[])
     }
 
     /// Sends no more: the other end sees its input end once it has read what is under way.

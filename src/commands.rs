@@ -150,10 +150,7 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
 fn terminal_note(policy: &Policy, is_init: bool) -> Option<String> {
     let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let terminal = input.is_terminal() || output.is_terminal() || error.is_terminal();
-    let kept = match policy.leftovers {
-        Some(leftovers) => leftovers == Leftovers::Keep,
-        None => !is_init,
-    };
+    let kept = policy.leftovers(is_init) == Leftovers::Keep;
     (terminal && kept && policy.privilege.posture != Posture::Open).then(|| {
         "stdio is a terminal, and what the command leaves behind keeps it and can read what is typed there afterwards: \
          --leftovers kill, or a session, whose `exec` passes no terminal on"

@@ -143,12 +143,11 @@ enum Leaving {
 }
 
 impl Leaving {
-    /// Without a word in the policy: `kill` where this process is PID 1, `keep` elsewhere, for graders test live servers.
     fn of(policy: &Policy, is_init: bool) -> Leaving {
-        match (policy.leftovers, is_init) {
-            (Some(Leftovers::Kill), _) | (None, true) => Leaving::Ended,
-            (Some(Leftovers::Keep), true) => Leaving::AwaitedHere,
-            (Some(Leftovers::Keep) | None, false) => Leaving::HandedOver,
+        match (policy.leftovers(is_init), is_init) {
+            (Leftovers::Kill, _) => Leaving::Ended,
+            (Leftovers::Keep, true) => Leaving::AwaitedHere,
+            (Leftovers::Keep, false) => Leaving::HandedOver,
         }
     }
 }

@@ -126,6 +126,18 @@ struct Tally {
     slowest: Duration,
 }
 
+impl Tally {
+    /// Whether the kills have met runs before their record, and those that were refused something already.
+    fn is_strewn(&self, wanted: usize) -> bool {
+        self.with_record > wanted / 4 && self.with_denials > wanted / 10
+    }
+
+    /// How long a run takes until it acts is measured once, and may be more or less when it counts: then there are more runs.
+    fn goes_on(&self, wanted: usize) -> bool {
+        self.runs < wanted || (!self.is_strewn(wanted) && self.runs < 3 * wanted)
+    }
+}
+
 // 200 runs in all.
 
 #[test]
@@ -165,7 +177,7 @@ fn at_any_moment(wanted: usize) {
         for run in first {
             scope.spawn(|| {
                 let mut run = Some(run);
-                while tally.lock().expect("no panic").runs < wanted {
+                while tally.lock().expect("no panic").goes_on(wanted) {
                     let after = whole.mul_f64(2.0) * numbers.lock().expect("no panic").below(1000) as u32 / 1000;
                     let run = run.take().unwrap_or_else(|| {
                         let run = scene.start(&[], 0);
@@ -188,10 +200,10 @@ fn at_any_moment(wanted: usize) {
     scene.assert_held();
     let tally = tally.into_inner().expect("no panic");
     println!("{tally:?}");
-    assert!(tally.with_record > wanted / 4 && tally.with_denials > wanted / 10, "strewn over all of a run: {tally:?}");
+    assert!(tally.is_strewn(wanted), "strewn over all of a run: {tally:?}");
     // The walls of others come and go while one's own is read back, and a reading that does not settle starts nothing.
     assert!(tally.not_started <= wanted / 5, "{tally:?}");
-    assert!(tally.slowest < Duration::from_secs(10), "{tally:?}");
+    assert!(tally.slowest < Duration::from_secs(5), "{tally:?}");
 }
 
 /// Kills the supervisor of a run; what is left of it ends, and its record says what it is.

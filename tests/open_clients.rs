@@ -33,6 +33,12 @@ fn held(session: &Session<'_>) -> BTreeMap<i32, (usize, usize, usize)> {
     ours.into_iter().map(|pid| (pid, held(pid))).collect()
 }
 
+/// Whether the supervisor has what it asks for only once a run lasts: notices of its ledger's directory.
+fn watches(session: &Session<'_>) -> bool {
+    let all = std::fs::read_dir(format!("/proc/{}/fd", session.supervisor())).expect("its descriptors");
+    all.flatten().any(|one| std::fs::read_link(one.path()).is_ok_and(|to| to.ends_with("anon_inode:inotify")))
+}
+
 /// Resident memory of each in KiB (proc_pid_status(5), VmRSS).
 fn memory(session: &Session<'_>) -> BTreeMap<i32, u64> {
     let rss = |pid: i32| {
@@ -57,6 +63,7 @@ fn a_hundred_at_once_have_their_own_stdio_and_status_and_leave_nothing() {
     let place = Place::new(&fence, Rung::Full);
     let session = place.up(&[]);
     assert_eq!(session.bash("exit 3").code, Some(3));
+    until("the watch to have begun", || watches(&session));
     let before = held(&session);
     let script = "read -r line; echo out $line; echo err $line >&2; exit $1";
     let mut started: Vec<Child> = (0..100)

@@ -108,7 +108,7 @@ fn write_like(scratch: &OwnedFd, name: &str, overlay: &Overlay) -> Result<(), Mo
     let target = &overlay.target;
     let like = fstat(pin(target)?).map_err(failed("fstat", target))?;
     let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    let mut file = std::fs::File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
+    let mut file = File::from(openat(scratch, name, flags, Mode::empty()).map_err(failed("openat", target))?);
     file.write_all(&overlay.content)
         .map_err(|e| failed("write", target)(Errno::from_raw(e.raw_os_error().unwrap_or(libc::EIO))))?;
     match fchown(&file, Some(Uid::from_raw(like.st_uid)), Some(Gid::from_raw(like.st_gid))) {

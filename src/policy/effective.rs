@@ -197,6 +197,12 @@ impl Policy {
         })
     }
 
+    /// What becomes of what the command leaves behind: without a word `kill` where this process is PID 1, and `keep` elsewhere,
+    /// for graders test live servers.
+    pub fn leftovers(&self, is_init: bool) -> Leftovers {
+        self.leftovers.unwrap_or(if is_init { Leftovers::Kill } else { Leftovers::Keep })
+    }
+
     /// The three postures.
     pub fn postures(&self) -> Postures {
         Postures {

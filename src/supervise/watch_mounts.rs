@@ -105,7 +105,7 @@ impl MountWatch {
     }
 
     /// From here on every change counts, those included that the probes have left behind, who mount a file system of their own
-    /// while they run. What has changed for the worse by now, in one line.
+    /// while they run. What is seen by now.
     pub fn arm(&mut self) -> Result<Seen, MountWatchError> {
         self.armed = true;
         self.look()
