@@ -42,8 +42,8 @@ lint:
 	cargo deny --locked check --hide-inclusion-graph licenses bans sources
 
 # Each test needs a process of its own, as tests unshare namespaces: so nextest, not cargo test.
-unit:
-	cargo nextest run --workspace --locked
+unit: build
+	RINGFENCE_TESTED=$(CURDIR)/$(BINARY) cargo nextest run --workspace --locked
 	cargo test --workspace --doc --locked
 
 # With the feature `mutation` single steps of the set-up can be left out; the pre-flight probes must notice each.

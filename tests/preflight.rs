@@ -258,7 +258,7 @@ fn probes_leave_no_trace() {
 #[test]
 fn the_ordinary_binary_leaves_no_step_out() {
     const VARIABLE: &str = "RINGFENCE_MUTATION";
-    let binary = std::fs::read(env!("CARGO_BIN_EXE_ringfence")).expect("the binary");
+    let binary = std::fs::read(common::tested::binary()).expect("the binary");
     let holds = |text: &str| binary.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("json-status-fd"), "live vector: the binary's own words are found");
     assert!(!holds(VARIABLE), "the binary is built with the feature `mutation`");

@@ -227,7 +227,7 @@ fn policy_program_and_record_may_lie_in_home_and_project_and_are_covered() {
     let dev = Dev::new();
     let policy = "extends = \"nist-high\"\nallow-host = [\"stranger.example.org:80\"]\n";
     dev.fence.world.write("/home/dev/project/conf/policy.toml", policy, 0o644);
-    dev.fence.world.install(std::path::Path::new(env!("CARGO_BIN_EXE_ringfence")), "/home/dev/.local/bin/ringfence");
+    dev.fence.world.install(&common::tested::binary(), "/home/dev/.local/bin/ringfence");
     common::as_root(&dev.fence, "chown -R 1000:1000 /home/dev; chmod -R g+w /home/dev/project");
     let files = "conf/policy.toml conf/record.jsonl /home/dev/.local/bin/ringfence";
     let script = format!(

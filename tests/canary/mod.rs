@@ -1,5 +1,8 @@
 //! What the tests of canaries share: the command as users call it, and what it says.
 
+#[path = "../tested/mod.rs"]
+mod tested;
+
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +10,7 @@ use std::process::{Command, Output};
 
 /// `ringfence canary` with these arguments.
 pub fn canary(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ringfence")).arg("canary").args(arguments).output().expect("ringfence starts")
+    Command::new(tested::binary()).arg("canary").args(arguments).output().expect("ringfence starts")
 }
 
 /// Its lines of JSON, and its status.

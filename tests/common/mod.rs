@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 mod asked;
+#[path = "../tested/mod.rs"]
+pub mod tested;
 
 use asked::Asked;
 use ringfence::ledger::record::{Body, Denial, Record, Seal, Start};
@@ -53,7 +55,7 @@ impl Fence {
 
     /// Ringfence in the box of a world that stands.
     pub fn of(world: World, internet: Internet) -> Fence {
-        world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), RINGFENCE);
+        world.install(&tested::binary(), RINGFENCE);
         take_uids_apart(&world);
         Fence { internet, world, runs: AtomicU32::new(0), less: Less::new(), asked: Asked::default() }
     }

@@ -2,7 +2,7 @@
 
 use super::{Engine, PLACE};
 use crate::attempts;
-use crate::common::RINGFENCE;
+use crate::common::{RINGFENCE, tested};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,7 +44,7 @@ impl Engine {
     pub fn import(&self, tree: Tree) {
         let top = format!("{PLACE}/trees/{}", tree.name());
         let write = |path: &str, bytes: &[u8], mode| self.fence.world.write(&format!("{top}{path}"), bytes, mode);
-        write(RINGFENCE, &std::fs::read(env!("CARGO_BIN_EXE_ringfence")).expect("the binary"), 0o755);
+        write(RINGFENCE, &std::fs::read(tested::binary()).expect("the binary"), 0o755);
         write(SESSION, session(), 0o755);
         write(PROTECTED, b"as the image has it\n", 0o666);
         self.shell(&format!(
@@ -79,7 +79,7 @@ impl Engine {
     pub fn build(&self, name: &str, dockerfile: &str) {
         let place = format!("{PLACE}/build/{name}");
         self.fence.world.write(&format!("{place}/Dockerfile"), dockerfile, 0o644);
-        self.fence.world.install(Path::new(env!("CARGO_BIN_EXE_ringfence")), &format!("{place}/ringfence"));
+        self.fence.world.install(&tested::binary(), &format!("{place}/ringfence"));
         self.done(&["build", "--quiet", "--tag", name, &place]);
     }
 
