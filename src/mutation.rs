@@ -50,6 +50,7 @@ pub const STEPS: &[&str] = &[
     "watched-paths",
     "watched-reads",
     "watched-identities",
+    "witness",
     // Parts of the filter.
     "terminal-input",
     "absent-calls",

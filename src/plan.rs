@@ -236,7 +236,7 @@ pub fn plan(
         view.shields.clone_from(&shields);
     }
     notes.extend(shields::notes(&policy, &shields, &means));
-    let reads_seen_by = shields::seen_by(&tripwires, facts, &means);
+    let reads_seen_by = (!tripwires.is_empty()).then(|| shields::seen_by(facts, &means));
     notes.extend(reads_seen_by.map(|by| shields::note_of_reads(by, facts)));
     let way = mounts.as_mut().and_then(|view| ssh::connector(&policy, facts, view, &means));
     match &way {

@@ -46,6 +46,8 @@ const NIST_HIGH: Setting = Setting {
         "--shield",
         "/srv/shielded",
         "--shield-git=/srv/repository",
+        "--watch-read",
+        "/srv/watched",
     ],
     steps: STEPS,
 };
@@ -91,6 +93,7 @@ const ALL_CONFINEMENT: &str = "bounding,groups,ids,capabilities,no-new-privs,lan
 const SHOWN_ELSEWHERE: &[(&str, &str)] = &[
     ("filesystem.enablement.read", "nothing of ours opens a tree: the host's root may be closed"),
     ("filesystem.enablement.beside-shields", "a mount closes nothing beside it: tests/mutation_rungs.rs has it fail"),
+    ("filesystem.enablement.watched-reads", "a mark closes nothing: tests/mutation_rungs.rs has it fail"),
     ("network.enablement.known-families", "nothing of ours opens a family: another filter may refuse it"),
     ("privilege.enablement.own-keyring", "another filter may refuse it"),
     ("privilege.enablement.fork", "nothing of ours lets processes fork: a limit may be used up"),
@@ -105,7 +108,7 @@ fn prepared() -> Fence {
     // Docker's resolver is reached by address translation; so is the one here, at a port that the wall leaves open.
     let said = fence.as_root(
         "echo 0 2147483647 > /proc/sys/net/ipv4/ping_group_range && \
-         mount --make-rshared / && mkdir -p /app/kept /mnt/etc /srv/shielded && echo x > /srv/shielded/file && mount --bind /etc /mnt/etc && \
+         mount --make-rshared / && mkdir -p /app/kept /mnt/etc /srv/shielded && echo x > /srv/shielded/file && echo x > /srv/watched && mount --bind /etc /mnt/etc && \
          git init -q /srv/repository && \
          nft 'add table ip nat; add chain ip nat output { type nat hook output priority -100; }; \
               add rule ip nat output ip daddr 127.0.0.11 udp dport 53 dnat to 127.0.0.1:40053'",

@@ -51,6 +51,112 @@ fn a_read_of_a_watched_path_is_recorded_and_goes_on() {
         assert!(ended.denials().is_empty() && ended.seal().complete, "{rung:?}: a read is no denial: {ended}");
         assert_eq!(ended.start().tripwires, ["/srv/fixtures"]);
         assert_eq!(fence.verify(&ended.ledger).code, Some(0), "{rung:?}");
+        assert_eq!(
+            probed(&ended),
+            [("adversarial", "all told"), ("direct", "all told"), ("enablement", "ok")],
+            "{rung:?}"
+        );
+    }
+}
+
+/// What the pre-flight probes of watched reads saw, by their class.
+fn probed(ended: &Ended) -> Vec<(&str, &str)> {
+    let mut seen: Vec<_> = ended
+        .records
+        .iter()
+        .filter_map(|record| match &record.body {
+            Body::Probe(probe) if probe.id.ends_with("watched-reads") => {
+                Some((probe.class.as_str(), probe.seen.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    seen.sort_unstable();
+    seen
+}
+
+#[test]
+fn what_is_closed_to_the_command_is_watched_without_a_fault() {
+    let user = own_user();
+    let home = format!("/home/dev{user}");
+    for rung in RUNGS {
+        let fence = Fence::new();
+        rung::prepare(&fence, user, &home);
+        as_root(&fence, "mkdir -p /srv/closed /srv/fixtures; chmod 700 /srv/closed; mkfifo /srv/fifo");
+        let flags = ["--watch-read", "/srv/closed"];
+        let ended = rung.run(&fence, user, &home, &flags, &["bash", "-c", "ls /srv/closed; true"]);
+        assert_eq!((ended.said.code, ended.seal().reads), (Some(0), 0), "{rung:?}: {ended}");
+        // None could be opened, so that there is nothing to be told.
+        assert_eq!(probed(&ended), [("enablement", "not to be opened")], "{rung:?}: {ended}");
+        as_root(&fence, &format!("rm {}", ended.ledger));
+        // A pipe is none that fanotify marks.
+        let other = if rung == Rung::Full { "/srv/closed" } else { "/srv/fifo" };
+        let flags = [&flags[..], &["--watch-read", other, "--watch-read", "/srv/fixtures"]].concat();
+        let ended = rung.run(&fence, user, &home, &flags, &["ls", "/srv/fixtures"]);
+        assert_eq!((ended.said.code, ended.seal().reads), (Some(0), 1), "{rung:?}: {ended}");
+        let some = [("adversarial", "all told"), ("direct", "all told"), ("enablement", "not to be opened, ok")];
+        assert_eq!(probed(&ended), some, "{rung:?}: {ended}");
+    }
+}
+
+/// Ways to open a watched file by other words, none of them a race.
+const SPELLINGS: &str = r#"
+import ctypes, os, sys
+fixture, program, own = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+EXECVEAT, AT_EMPTY_PATH = 322, 0x1000
+
+
+def got(name, path):
+    fd = os.open(path, os.O_RDONLY)
+    print(f"{name}={'GOT' if b'expected=42' in os.read(fd, 100) else 'nothing'}", flush=True)
+    os.close(fd)
+
+
+place = os.open(fixture, os.O_PATH)
+got("place", f"/proc/self/fd/{place}")
+got("thread-place", f"/proc/thread-self/fd/{place}")
+got("dev-place", f"/dev/fd/{place}")
+# A number that no other process has: what the link leads to is missing for everyone else.
+far = os.dup2(place, 777)
+os.symlink("/proc/self/fd/777", own + "/far")
+got("link", own + "/far")
+os.symlink("far", own + "/further")
+got("links", own + "/further")
+os.chdir(own)
+got("relative", "further")
+if os.fork() == 0:
+    program = os.open(program, os.O_PATH)
+    name = (ctypes.c_char_p * 2)(b"by-descriptor", None)
+    libc.syscall(EXECVEAT, program, b"", name, None, AT_EMPTY_PATH)
+    os._exit(9)
+print("executed=" + str(os.waitstatus_to_exitcode(os.wait()[1])))
+"#;
+
+#[test]
+fn no_other_spelling_passes_by() {
+    let user = own_user();
+    let home = format!("/home/dev{user}");
+    for rung in RUNGS {
+        let fence = Fence::new();
+        rung::prepare(&fence, user, &home);
+        fence.world.write("/usr/local/lib/spellings.py", SPELLINGS, 0o644);
+        as_root(
+            &fence,
+            &format!("mkdir -p /srv/fixtures; echo expected=42 > {FIXTURE}; cp /bin/true /srv/fixtures/run"),
+        );
+        let command = ["python3", "/usr/local/lib/spellings.py", FIXTURE, "/srv/fixtures/run", WORKSPACE];
+        let ended = rung.run(&fence, user, &home, &["--watch-read", "/srv/fixtures"], &command);
+        let spellings = ["place", "thread-place", "dev-place", "link", "links", "relative"];
+        for name in spellings {
+            assert_eq!(ended.value(name), "GOT", "{rung:?}: {name}: {ended}");
+        }
+        assert_eq!(ended.value("executed"), "0", "{rung:?}: {ended}");
+        let told: Vec<(&str, Option<&str>)> =
+            reads(&ended).iter().map(|read| (read.operation.as_str(), read.object.path.as_deref())).collect();
+        let mut expected = vec![("openat", Some(FIXTURE)); spellings.len()];
+        expected.push(("execveat", Some("/srv/fixtures/run")));
+        assert_eq!(told, expected, "{rung:?}: {ended}");
     }
 }
 

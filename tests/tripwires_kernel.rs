@@ -246,9 +246,57 @@ fn what_appears_during_the_run_is_watched_too() {
 }
 
 #[test]
-fn a_descriptor_from_outside_is_told_at_its_first_read() {
+fn what_appears_in_a_directory_that_was_renamed_is_watched_too() {
     let fence = fence();
-    let (command, ledger) = fence.command(&WATCH, &["bash", "-c", "read x; read y; echo got=$x; sleep 0.5"]);
+    let wait = "import time; time.sleep(0.3)";
+    let script = format!(
+        "{PRELUDE}\npoint('a')\n{wait}\nfor path in 'b/new/file', 'c/d/new/file': open('{DIRECTORY}/' + path).read()\n"
+    );
+    as_root(&fence, &format!("mkdir -p {DIRECTORY}/a {DIRECTORY}/top/d"));
+    let mut run = Live::start(&fence, &[], &WATCH, &script);
+    assert_eq!(run.line(), "a");
+    as_root(
+        &fence,
+        &format!(
+            "cd {DIRECTORY}; mv a b; mv top c; sleep 0.2; for d in b c/d; do mkdir $d/new; echo x > $d/new/file; done"
+        ),
+    );
+    run.go_on();
+    let (_, ended) = run.end(&fence);
+    let found: Vec<_> = told(&ended).into_iter().map(|(_, path, other, _)| (path, other)).collect();
+    assert_eq!(found, [("/srv/fixtures/b/new/file", None), ("/srv/fixtures/c/d/new/file", None)], "{ended}");
+    assert_whole(&fence, &ended);
+}
+
+/// Where there are no mounts the observer opens some files for the command.
+#[test]
+fn on_container_what_the_observer_opens_for_the_command_is_told_of_as_well() {
+    let fence = fence();
+    as_root(
+        &fence,
+        "mkdir -p /srv/ref; touch /srv/ref/a; mkdir /app/own; echo own > /app/own/file; chmod -R a+rwX /app/own",
+    );
+    let script = "import os\nfor path in '/srv/fixtures/check.py', '/app/own/file':\n  for _ in range(2):\n    fd = os.open(path, os.O_RDONLY | os.O_CREAT); os.read(fd, 9); os.close(fd)\nos.listdir('/srv')";
+    let flags = ["--rung", "container", "--watch-read", "/srv", "--watch-read", "/app/own", "--shield", "/srv/ref"];
+    let ended = fence.run(&flags, &format!("python3 -c \"$(printf \"{}\")\"", script.replace('\n', "\\n")));
+    let own = ("openat", "/app/own/file", None, "python3");
+    let fixture = ("openat", FIXTURE, None, "python3");
+    assert_eq!(told(&ended), [fixture, fixture, own, own, ("openat", "/srv", None, "python3")], "{ended}");
+    assert_whole(&fence, &ended);
+}
+
+#[test]
+fn a_descriptor_from_outside_is_told_at_its_first_read() {
+    // What the pre-flight probes have opened, the file itself too, is as if nobody had.
+    for watched in [DIRECTORY, FIXTURE] {
+        first_read_is_told(watched);
+    }
+}
+
+fn first_read_is_told(watched: &str) {
+    let fence = fence();
+    let flags = ["--watch-read", watched];
+    let (command, ledger) = fence.command(&flags, &["bash", "-c", "read x; read y; echo got=$x; sleep 0.5"]);
     let mut from = fence.world.command("bash");
     from.args(["-c", &format!("exec < {FIXTURE}; exec \"$@\""), "bash"]);
     from.arg(command.get_program()).args(command.get_args());

@@ -94,8 +94,6 @@ const MOUNTS: &[&str] = &[
     "mount",
     "umount2",
     "pivot_root",
-    "open_tree",
-    "open_tree_attr",
     "move_mount",
     "fsopen",
     "fsconfig",
@@ -104,6 +102,11 @@ const MOUNTS: &[&str] = &[
     "mount_setattr",
     "setns",
 ];
+
+/// Of the same family, what opens a place, and makes a mount of it where this flag asks for that (open_tree(2)): SYS_ADMIN is
+/// needed for that alone.
+const TREES: &[&str] = &["open_tree", "open_tree_attr"];
+const OPEN_TREE_CLONE: u64 = 1;
 
 /// What a kernel may be built without, and what programs do without when it is: io_uring makes calls that no filter sees;
 /// clone3 hides its flags behind a pointer, and C libraries fall back to clone, at each thread that they start.
@@ -173,6 +176,10 @@ pub fn rules(terms: &Terms) -> Vec<Rule> {
         }
         if !mutation::left_out("mount-calls") {
             rules.refuse_capable(MOUNTS, &[], Axis::Privilege, "mount", SYS_ADMIN);
+            let clones = Condition::has(2, OPEN_TREE_CLONE);
+            let opens = Condition::Is { argument: 2, mask: OPEN_TREE_CLONE, value: 0 };
+            rules.refuse_capable(TREES, &[clones], Axis::Privilege, "mount", SYS_ADMIN);
+            rules.refuse(TREES, &[opens], libc::EPERM, of_privilege, "mount");
         }
         if !mutation::left_out("namespaces") {
             namespaces(&mut rules);

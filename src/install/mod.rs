@@ -274,7 +274,9 @@ impl Installation {
         if let Some(channel) = self.observer_channel.take() {
             self.evidence.hear_observer(Hearing::begin(Source::Notifier, channel, patience)?);
         }
-        if let (Some(identity), false) = (&self.identity, self.to_be_witnessed.is_empty()) {
+        if let (Some(identity), false) = (&self.identity, self.to_be_witnessed.is_empty())
+            && !mutation::left_out("witness")
+        {
             let tripwires = std::mem::take(&mut self.to_be_witnessed);
             let (witness, channel) = witness::start(tripwires, identity.uid.as_raw(), pid)?;
             self.witness = Some(witness);

@@ -47,7 +47,10 @@ fn notified(plan: &Plan) -> &[PathBuf] {
 pub(super) fn kept(plan: &Plan) -> Option<Kept> {
     let shields = plan.mounts.as_ref().map(|view| view.shields.clone()).unwrap_or_default();
     let by_mounts = plan.rung.means().files == FileBarrier::Mounts;
-    let kept = Kept { shields, tripwires: notified(plan).to_vec(), by_mounts };
+    // Where there are no mounts the observer opens some files for the command, which fanotify takes for its own.
+    let told_by_kernel = plan.reads_seen_by == Some(SeenBy::Fanotify);
+    let tripwires = if told_by_kernel && !by_mounts { plan.tripwires.clone() } else { notified(plan).to_vec() };
+    let kept = Kept { shields, tripwires, told_by_kernel, by_mounts };
     (!kept.shields.is_empty() || !kept.tripwires.is_empty()).then_some(kept)
 }
 

@@ -74,6 +74,12 @@ fn unshielded(mut paths: Vec<PathBuf>, view: &MountPlan) -> Vec<PathBuf> {
     paths
 }
 
+/// What the probes read to see whether it is told of.
+fn watched(plan: &Plan, mounts: Option<&MountPlan>) -> Vec<PathBuf> {
+    let all = plan.tripwires.clone();
+    mounts.map_or_else(|| all.clone(), |view| unshielded(all.clone(), view))
+}
+
 /// What the probes need to know of a git directory that another one covers.
 fn git_seen(cover: &GitCover, plan: &Plan) -> GitSeen {
     let owner = std::fs::metadata(&cover.store).map(|meta| meta.uid()).ok();
@@ -101,6 +107,7 @@ pub(super) fn surroundings(
         ids: plan.identity.as_ref().map(|i| (i.uid.as_raw(), i.gid.as_raw())),
         protected: held.map(|m| unshielded(m.protected_trees(), m)).unwrap_or_default(),
         shielded: mounts.map(|m| m.shields.clone()).unwrap_or_default(),
+        watched: watched(plan, mounts),
         git: mounts.iter().flat_map(|m| &m.git).map(|cover| git_seen(cover, plan)).collect(),
         writable: mounts.map(|m| m.writable_set()).unwrap_or_default(),
         masked: mounts.filter(|_| mounted).map(|m| unshielded(m.masks.clone(), m)).unwrap_or_default(),

@@ -37,6 +37,8 @@ use std::sync::{Arc, PoisonError};
 
 /// Records that are under way to the supervisor at one time.
 const UNDER_WAY: usize = 16;
+/// Most causes of losses that are told apart.
+const CAUSES: usize = 64;
 /// Most threads of the outside that are remembered by an open of theirs.
 const OUTSIDERS: usize = 1024;
 
@@ -119,7 +121,7 @@ fn begin(spec: WitnessSpec, told: &Channel) -> Result<Witness, String> {
         outsiders: VecDeque::new(),
         trial: BTreeSet::new(),
         on_trial: true,
-        missed: None,
+        missed: Vec::new(),
     };
     // What is read while the marks are made is answered, and told of once all are.
     loop {
@@ -178,8 +180,8 @@ struct Witness {
     /// What others have opened while the marks were made.
     trial: BTreeSet<(i32, (u64, u64))>,
     on_trial: bool,
-    /// A loss that is not told yet.
-    missed: Option<Told>,
+    /// Losses that are not told yet: why, and how many reads.
+    missed: Vec<(String, u64)>,
 }
 
 impl Witness {
@@ -203,16 +205,24 @@ impl Witness {
                 None | Some(Marked::All { .. }) => {}
                 Some(Marked::Failed(cause) | Marked::Missed(cause)) => self.miss(0, &cause),
             }
-            while told.receive_now::<Heard>()?.is_some() {
+            while let Some(Heard { of_command }) = told.receive_now::<Heard>()? {
                 self.under_way = self.under_way.saturating_sub(1);
                 if let Some(Pending { event, .. }) = self.pending.pop_front() {
+                    // What the probes alone have opened is as if nobody had.
+                    if let Some(file) = event.fd().filter(|_| of_command)
+                        && self.is_first(file)
+                    {
+                        self.silence(file);
+                    }
                     self.answer(&event, Response::FAN_ALLOW)?;
                 }
             }
             self.take_events()?;
             // Never so that this process would wait for room: others wait for it, the supervisor among them.
-            if self.missed.as_ref().is_some_and(|missed| !matches!(told.offer(missed), Ok(false))) {
-                self.missed = None;
+            while let Some((cause, calls)) = self.missed.first()
+                && told.offer(&Told::Lost { calls: *calls, cause: cause.clone() })?
+            {
+                self.missed.remove(0);
             }
             while self.under_way < UNDER_WAY
                 && let Some(next) = self.pending.get(self.under_way)
@@ -228,7 +238,7 @@ impl Witness {
             PollFd::new(self.group.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.marked.as_fd(), PollFlags::POLLIN),
         ];
-        let room = if self.missed.is_some() { PollFlags::POLLOUT } else { PollFlags::empty() };
+        let room = if !self.missed.is_empty() { PollFlags::POLLOUT } else { PollFlags::empty() };
         fds.extend(told.map(|told| PollFd::new(told.as_fd(), PollFlags::POLLIN | room)));
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -280,13 +290,10 @@ impl Witness {
     }
 
     /// An open by one of the sandbox's, where it is for reading.
-    fn opening(&mut self, file: BorrowedFd<'_>, tid: i32) -> Option<PathRead> {
+    fn opening(&self, file: BorrowedFd<'_>, tid: i32) -> Option<PathRead> {
         let opening = opening::of_thread(tid);
         if !opening.reads {
             return None;
-        }
-        if self.is_first(file) {
-            self.silence(file);
         }
         let above = [self.sandbox.stage, self.sandbox.supervisor];
         let who = subject::whole(tid.unsigned_abs(), &above).unwrap_or_default();
@@ -315,11 +322,11 @@ impl Witness {
 
     /// So many reads are on no record.
     fn miss(&mut self, reads: u64, cause: &str) {
-        let before = match self.missed.take() {
-            Some(Told::Lost { calls, .. }) => calls,
-            _ => 0,
-        };
-        self.missed = Some(Told::Lost { calls: before.saturating_add(reads), cause: cause.to_owned() });
+        let known = self.missed.iter().position(|(other, _)| other == cause);
+        match known.or(self.missed.len().checked_sub(1).filter(|last| *last + 1 >= CAUSES)) {
+            Some(at) => self.missed[at].1 = self.missed[at].1.saturating_add(reads),
+            None => self.missed.push((cause.to_owned(), reads)),
+        }
     }
 
     fn is_unaccounted(&self, file: BorrowedFd<'_>, tid: i32) -> bool {

@@ -11,7 +11,10 @@ use crate::policy::Axis;
 use crate::sys;
 use nix::errno::Errno;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Messages that are taken in before anything else has its turn.
@@ -60,6 +63,8 @@ pub struct Hearing {
     capabilities: u64,
     /// What was refused before the command runs, by operation and errno.
     refused: BTreeSet<(String, String)>,
+    /// What of what is watched was opened before the command runs, by operation and path.
+    reads: BTreeSet<(String, PathBuf)>,
 }
 
 impl Hearing {
@@ -67,7 +72,10 @@ impl Hearing {
     pub fn begin(source: Source, channel: Channel, patience: Duration) -> Result<Hearing, EvidenceError> {
         let capabilities = sys::capget().map_err(|errno| source.failed(format!("capget: {errno}")))?.effective;
         match channel.receive_within::<Told>(patience).map_err(|error| source.ended(error))? {
-            Some(Told::Ready) => Ok(Hearing { channel, source, capabilities, refused: BTreeSet::new() }),
+            Some(Told::Ready) => {
+                let (refused, reads) = (BTreeSet::new(), BTreeSet::new());
+                Ok(Hearing { channel, source, capabilities, refused, reads })
+            }
             Some(Told::Failed(cause)) => Err(source.failed(cause)),
             Some(other) => Err(source.failed(format!("said {other:?} before it was ready"))),
             None => Err(source.failed(format!("not ready within {patience:?}"))),
@@ -77,6 +85,11 @@ impl Hearing {
     /// What was refused to the probes, by operation and errno.
     pub fn refused(&self) -> &BTreeSet<(String, String)> {
         &self.refused
+    }
+
+    /// What of what is watched the probes opened, by operation and path.
+    pub fn reads(&self) -> &BTreeSet<(String, PathBuf)> {
+        &self.reads
     }
 
     /// Takes in some of what is there. Returns whether there may be more. Who is about to reach where is given to `note`, and
@@ -102,15 +115,22 @@ impl Hearing {
                     } else if let Some(denial) = control::denial(&refusal, self.capabilities) {
                         record(ledger, Body::Denial(denial))?;
                     }
-                    self.channel.send(&Heard).map_err(ended)?;
+                    self.channel.send(&Heard { of_command: recording }).map_err(ended)?;
                 }
                 Told::Read(read) => {
                     if recording {
                         record(ledger, Body::Read(control::read(&read)))?;
+                    } else {
+                        let path = PathBuf::from(OsString::from_vec(read.path));
+                        self.reads.insert((read.operation, path));
                     }
-                    self.channel.send(&Heard).map_err(ended)?;
+                    self.channel.send(&Heard { of_command: recording }).map_err(ended)?;
                 }
                 Told::Reaches(reached) => note(Some(reached)),
+                // What could not be marked stays so when the command runs.
+                Told::Lost { calls: 0, cause } if !recording && source == Source::Fanotify => {
+                    return Err(source.failed(cause));
+                }
                 // A probe's own call: what it saw is what counts.
                 Told::Lost { .. } if !recording => {}
                 Told::Lost { calls, cause } => {

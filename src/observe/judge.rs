@@ -67,6 +67,8 @@ pub enum Verdict {
     Done(i64),
     /// It is done, and this is the file.
     Opened(OwnedFd, bool),
+    /// It is done, this is the file, and this read of a watched path is recorded first.
+    OpenedRead(OwnedFd, bool, PathRead),
     /// It goes on, and what became of it is not known.
     Unknown(String),
     /// It goes on, on a socket that no other can take the place of.

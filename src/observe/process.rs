@@ -298,7 +298,7 @@ impl Service {
             _ if !notify::is_waiting(listener, id) => return true,
             Verdict::Tell(reaches) => self.tell(&Told::Reaches(reaches.clone())),
             Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.ask(&Told::Refused(refusal.clone())),
-            Verdict::GoOnRead(read) => self.ask(&Told::Read(read.clone())),
+            Verdict::GoOnRead(read) | Verdict::OpenedRead(_, _, read) => self.ask(&Told::Read(read.clone())),
             Verdict::Unknown(cause) => self.tell(&Told::Lost { calls: 1, cause: cause.clone() }),
         };
         if !recorded {
@@ -314,7 +314,7 @@ impl Service {
             | Verdict::Unknown(_) => notify::let_go_on(listener, id),
             Verdict::Refuse(errno, _) | Verdict::RefuseSilently(errno) => notify::refuse(listener, id, errno),
             Verdict::Done(value) => notify::succeed(listener, id, value),
-            Verdict::Opened(file, close_on_exec) => {
+            Verdict::Opened(file, close_on_exec) | Verdict::OpenedRead(file, close_on_exec, _) => {
                 match notify::succeed_with_file(listener, id, file.as_fd(), close_on_exec) {
                     // The caller's table of descriptors is full (EMFILE), which is for the caller to hear.
                     Err(errno) if errno != Errno::ENOENT => notify::refuse(listener, id, errno),

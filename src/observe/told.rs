@@ -28,9 +28,12 @@ pub enum Told {
     },
 }
 
-/// The supervisor's answer to a refusal: it is recorded, or is no denial.
+/// The supervisor's answer to a refusal or a read: it is recorded, or need not be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heard;
+pub struct Heard {
+    /// Whether the command runs, whose it is then. What the probes did before counts for nothing afterwards.
+    pub of_command: bool,
+}
 
 /// One refused call, before it is known whether `control` would have refused it too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -89,6 +89,14 @@ impl SeenBy {
             SeenBy::Notifier => "notifier",
         }
     }
+
+    /// What is said of it where mechanisms are.
+    pub fn mechanism(self) -> &'static str {
+        match self {
+            SeenBy::Fanotify => "the witness, which fanotify asks before each open of what is marked",
+            SeenBy::Notifier => "the notifier, which looks where each open leads",
+        }
+    }
 }
 
 /// Which calls that only read are looked at.

@@ -41,6 +41,8 @@ pub enum Restriction {
     Shields,
     /// What of a repository HEAD does not reach.
     GitObjects,
+    /// Reads of watched paths on record.
+    WatchedReads,
     /// An unprivileged account without groups and without a way to root.
     Account,
     /// The caller's session keyring.
@@ -59,7 +61,7 @@ pub enum Restriction {
 
 impl Restriction {
     /// Every restriction, in the order of the axes.
-    pub const ALL: [Restriction; 16] = [
+    pub const ALL: [Restriction; 17] = [
         Restriction::EgressAllowlist,
         Restriction::DirectEgress,
         Restriction::OtherFamilies,
@@ -69,6 +71,7 @@ impl Restriction {
         Restriction::PrivatePaths,
         Restriction::Shields,
         Restriction::GitObjects,
+        Restriction::WatchedReads,
         Restriction::Account,
         Restriction::Keyring,
         Restriction::TerminalInput,
@@ -87,7 +90,8 @@ impl Restriction {
             | Restriction::OwnFiles
             | Restriction::PrivatePaths
             | Restriction::Shields
-            | Restriction::GitObjects => Axis::Filesystem,
+            | Restriction::GitObjects
+            | Restriction::WatchedReads => Axis::Filesystem,
             _ => Axis::Privilege,
         }
     }
@@ -105,6 +109,7 @@ impl fmt::Display for Restriction {
             Restriction::PrivatePaths => "other homes and control sockets masked",
             Restriction::Shields => "shields",
             Restriction::GitObjects => "git objects that HEAD reaches",
+            Restriction::WatchedReads => "reads of watched paths on record",
             Restriction::Account => "unprivileged account",
             Restriction::Keyring => "own session keyring",
             Restriction::TerminalInput => "no terminal input injection",
@@ -171,6 +176,9 @@ pub fn wanted(policy: &Policy) -> Vec<Restriction> {
     }
     if !policy.filesystem.shield_git.is_empty() {
         wanted.push(GitObjects);
+    }
+    if !policy.filesystem.watch_read.is_empty() {
+        wanted.push(WatchedReads);
     }
     if postures.privilege > Posture::Open {
         wanted.extend([Account, Keyring, TerminalInput]);

@@ -130,9 +130,8 @@ pub(super) fn tripwires(policy: &Policy, facts: &Facts, home: &Path) -> Result<V
 
 /// By what reads of watched paths are seen: where the uid is one, fanotify is not to be had, nor would it tell whose reads
 /// they are.
-pub(super) fn seen_by(tripwires: &[PathBuf], facts: &Facts, means: &Means) -> Option<SeenBy> {
-    let by = if facts.fanotify.is_ok() && !means.one_uid { SeenBy::Fanotify } else { SeenBy::Notifier };
-    (!tripwires.is_empty()).then_some(by)
+pub(super) fn seen_by(facts: &Facts, means: &Means) -> SeenBy {
+    if facts.fanotify.is_ok() && !means.one_uid { SeenBy::Fanotify } else { SeenBy::Notifier }
 }
 
 /// What an operator should know of watched reads.

@@ -6,6 +6,7 @@ use crate::plan::rung::Restriction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// What is held against what was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,10 @@ pub enum Operation {
     ObserverShields,
     /// What it told of calls that the filter refuses.
     ObserverFilter,
+    /// What the witness, or the observer, told of opens of what is watched.
+    ReadsTold,
+    /// What it told of those from a grandchild, by way of /proc/self/root.
+    ReadsToldByAlias,
 }
 
 /// What was refused to the probes, and what was told of it.
@@ -38,6 +43,8 @@ pub struct Heard {
     pub outer_filter: bool,
     /// Calls that the observer told to have been refused, with their errno.
     pub calls: BTreeSet<(String, String)>,
+    /// Opens of watched paths that were told of, by call and path.
+    pub reads: BTreeSet<(String, PathBuf)>,
 }
 
 impl Heard {
@@ -45,6 +52,19 @@ impl Heard {
     fn told(&self, calls: &[&str], errno: &str) -> String {
         let told = self.calls.iter().any(|(call, told)| calls.contains(&call.as_str()) && told == errno);
         if told { ALL.into() } else { format!("nothing told of {} {errno}", calls.join(", ")) }
+    }
+
+    /// Whether the opens of watched paths were told of, by these calls; `opened` is what came of them. `None` where there was
+    /// none.
+    fn told_of_reads(&self, calls: &[&str], watched: &[PathBuf], opened: &str) -> Option<String> {
+        let told = |path: &&PathBuf| self.reads.iter().any(|(call, of)| calls.contains(&call.as_str()) && of == *path);
+        if opened == super::watched::CLOSED {
+            return None;
+        }
+        let Some(untold) = watched.iter().find(|path| !told(path)) else { return Some(ALL.into()) };
+        // Where some could not be opened, it is not known which.
+        let enough = opened != super::watched::OPENED && watched.iter().any(|path| told(&path));
+        Some(if enough { ALL.into() } else { format!("nothing told of {}", untold.display()) })
     }
 }
 
@@ -55,14 +75,19 @@ const HANDED_OVER: [&str; 3] = ["mount", "unshare", "clone"];
 const HANDED_OVER_AT_LEAST: [&str; 4] = ["mount", "unshare", "clone", "socket"];
 
 /// The outcome of all probes of a suite: of those of the confined child, `made`, in the light of what was told, and of the
-/// supervisor's own.
-pub fn judge(heard: &Heard, suite: &[Spec], made: Vec<Probe>) -> Vec<Probe> {
+/// supervisor's own. `watched` are the paths whose reads are to be told of.
+pub fn judge(heard: &Heard, suite: &[Spec], watched: &[PathBuf], made: Vec<Probe>) -> Vec<Probe> {
     let of = |probe: &Probe| suite.iter().find(|spec| spec.id == probe.id);
     let by_proxy = made.iter().filter(|p| of(p).is_some_and(|spec| spec.is_refused_by_proxy(&p.seen))).count() as u64;
     let mut judged: Vec<Probe> =
         made.into_iter().map(|p| of(&p).map_or(p.clone(), |s| attributed(heard, s, p))).collect();
     // What is in force shows by the probes that only that restriction brings.
     let tried: Vec<Vec<Restriction>> = judged.iter().filter_map(of).map(|spec| spec.restrictions.clone()).collect();
+    let reads = |calls: &[&str]| {
+        let tries = |probe: &&Probe| of(probe).is_some_and(Spec::reads_what_is_watched);
+        judged.iter().find(tries).and_then(|tried| heard.told_of_reads(calls, watched, &tried.seen))
+    };
+    let (by_name, by_alias) = (reads(&super::watched::BY_NAME), reads(&super::watched::BY_ALIAS));
     for spec in suite {
         let super::operation::Operation::Evidence(operation) = &spec.operation else { continue };
         let seen = match operation {
@@ -72,6 +97,8 @@ pub fn judge(heard: &Heard, suite: &[Spec], made: Vec<Probe>) -> Vec<Probe> {
             Operation::ObserverIdentity => Some(heard.told(&["setuid", "setresuid", "setreuid"], "EPERM")),
             Operation::ObserverReadOnly => Some(heard.told(&["open", "openat", "creat", "mkdir", "mkdirat"], "EROFS")),
             Operation::ObserverShields => Some(heard.told(&["open", "openat"], "EACCES")),
+            Operation::ReadsTold => by_name.clone(),
+            Operation::ReadsToldByAlias => by_alias.clone(),
             Operation::ObserverFilter if heard.outer_filter => Some(heard.told(&HANDED_OVER_AT_LEAST, "EPERM")),
             Operation::ObserverFilter => Some(heard.told(&HANDED_OVER, "EPERM")),
         };
@@ -120,9 +147,26 @@ mod tests {
         }
         let suite = super::super::suite_file::built_in().unwrap();
         let heard = Heard { firewall: Some((2, 2)), ..Heard::default() };
-        let judged = judge(&heard, &suite, Vec::new());
+        let judged = judge(&heard, &suite, &[], Vec::new());
         assert_eq!(judged.iter().map(|p| p.passed).collect::<Vec<_>>(), [true]);
-        assert!(judge(&Heard::default(), &suite, Vec::new()).is_empty());
+        assert!(judge(&Heard::default(), &suite, &[], Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn each_open_of_what_is_watched_must_be_told_by_its_own_call() {
+        let watched = ["/a", "/b"].map(PathBuf::from);
+        let told = |calls: &[(&str, &str)], opened: &str| {
+            let reads = calls.iter().map(|(call, path)| ((*call).to_owned(), PathBuf::from(path))).collect();
+            Heard { reads, ..Heard::default() }.told_of_reads(&["open", "openat"], &watched, opened)
+        };
+        let (all, some, closed) = ("ok", "not to be opened, ok", "not to be opened");
+        assert_eq!(told(&[("openat", "/a"), ("open", "/b")], all).as_deref(), Some(ALL));
+        assert_eq!(told(&[("openat", "/a"), ("openat2", "/b")], all).as_deref(), Some("nothing told of /b"));
+        assert_eq!(told(&[("openat", "/b")], some).as_deref(), Some(ALL));
+        assert_eq!(told(&[], some).as_deref(), Some("nothing told of /a"));
+        assert_eq!(told(&[], closed), None, "nothing could be opened");
+        // It is the probe of the enablement that fails for what was seen then.
+        assert_eq!(told(&[("openat", "/a")], "/b: EACCES").as_deref(), Some(ALL));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::arena;
 use super::changes;
 use super::child::{errno_of, in_grandchild, io_outcome, name_of, of_io};
 use super::shielded;
+use super::watched;
 use crate::install::{mountinfo, mounts};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open};
@@ -55,6 +56,8 @@ pub enum Operation {
     ListBesideShielded,
     /// Reads each shield as the stage, for which no observer answers.
     ReadShieldedAsStage,
+    /// Opens each watched path for reading, and from a grandchild by way of /proc/self/root.
+    ReadWatched,
     /// Looks for what is in a covered git directory alone, by its name and by way of /proc/self/root.
     ReachHiddenGit,
     /// The same as the stage.
@@ -94,6 +97,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::ReachShielded => run.shielded.iter().flat_map(|p| shielded::reached(p)).collect(),
         Operation::ListBesideShielded => run.shielded.iter().filter_map(|p| p.parent()).map(listed).collect(),
         Operation::ReadShieldedAsStage => run.shielded.iter().map(|p| shielded::read(p)).collect(),
+        Operation::ReadWatched => watched::read(&run.watched),
         Operation::ReachHiddenGit | Operation::ReachHiddenGitAsStage => {
             run.git.iter().flat_map(|git| &git.hidden).flat_map(|path| shielded::looked_for(path)).collect()
         }

@@ -20,6 +20,7 @@ fn postures(restriction: Restriction) -> Vec<String> {
             filesystem: set(Axis::Filesystem),
             privilege: set(Axis::Privilege),
             shield: "/srv".parse().into_iter().collect(),
+            watch_read: "/srv".parse().into_iter().collect(),
             shield_git: "workspace".parse().into_iter().collect(),
             control_plane_port: NonZeroU16::new(1).into_iter().collect(),
             ..Layer::default()

@@ -24,6 +24,7 @@ pub mod spec;
 pub mod standing;
 pub mod suite_file;
 pub mod trace;
+mod watched;
 
 use crate::ledger::RunId;
 use crate::ledger::record::Probe;
@@ -66,6 +67,8 @@ pub struct Surroundings {
     pub masked: Vec<PathBuf>,
     /// Paths that must not be read, under all their names.
     pub shielded: Vec<PathBuf>,
+    /// Paths whose reads are told of, less those that are shielded.
+    pub watched: Vec<PathBuf>,
     /// Git directories that another one covers.
     pub git: Vec<GitSeen>,
     /// Files mounted over the image's, with their content.
@@ -133,7 +136,7 @@ impl Suite {
 
     /// The outcome of those whose outcome counts, in the light of what was told.
     pub fn judge(&self, heard: &evidence::Heard, made: Vec<Probe>) -> Vec<Probe> {
-        let mut judged = evidence::judge(heard, &self.specs, made);
+        let mut judged = evidence::judge(heard, &self.specs, &self.surroundings.watched, made);
         judged.retain(|probe| self.chosen.contains(&probe.id));
         judged
     }

@@ -103,7 +103,7 @@ impl Operation {
     /// Whether it takes what only a run of this program has: its processes, its masks, its stage, its evidence.
     pub fn takes_a_run(&self) -> bool {
         use filesystem::Operation::{
-            CreateAsStage, Masked, ReachHiddenGit, ReachHiddenGitAsStage, ReadShieldedAsStage, WorkInGit,
+            CreateAsStage, Masked, ReachHiddenGit, ReachHiddenGitAsStage, ReadShieldedAsStage, ReadWatched, WorkInGit,
         };
         use identity::Operation::{CallersKeyring, ProxyEnvironment};
         use kernel::Operation::{SignalSupervisor, TraceSupervisor};
@@ -112,7 +112,13 @@ impl Operation {
             self,
             Operation::Evidence(_)
                 | Operation::Filesystem(
-                    CreateAsStage | Masked | ReachHiddenGit | ReachHiddenGitAsStage | ReadShieldedAsStage | WorkInGit
+                    CreateAsStage
+                        | Masked
+                        | ReachHiddenGit
+                        | ReachHiddenGitAsStage
+                        | ReadShieldedAsStage
+                        | ReadWatched
+                        | WorkInGit
                 )
                 | Operation::Identity(CallersKeyring | ProxyEnvironment)
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)

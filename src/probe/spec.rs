@@ -1,7 +1,7 @@
 //! A probe as data (`probes/*.toml`), and the judgement of what was seen.
 
 pub use super::operation::Operation;
-use super::{Surroundings, network};
+use super::{Surroundings, filesystem, network};
 use crate::ledger::record::Probe;
 use crate::plan::means::{EgressBarrier, FileBarrier, Means};
 use crate::plan::rung::Restriction;
@@ -50,6 +50,8 @@ pub enum Needs {
     Masks,
     /// Something shielded.
     Shields,
+    /// Something whose reads are told of.
+    Watched,
     /// A git directory that another one covers.
     Git,
     /// A HOME that is the run's to provide.
@@ -185,6 +187,11 @@ impl Spec {
         }
     }
 
+    /// Whether it opens what is watched, which must be told of.
+    pub fn reads_what_is_watched(&self) -> bool {
+        self.operation == Operation::Filesystem(filesystem::Operation::ReadWatched)
+    }
+
     /// Whether what was seen is a refusal of the proxy's, which it must have reported.
     pub fn is_refused_by_proxy(&self, seen: &str) -> bool {
         let asks = matches!(
@@ -240,6 +247,7 @@ impl Needs {
             | Needs::ClosedLoopback
             | Needs::Home
             | Needs::Shields
+            | Needs::Watched
             | Needs::Keyring
             | Needs::Program => true,
             Needs::External => false,
@@ -255,6 +263,7 @@ impl Needs {
             Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),
             Needs::Shields => !run.shielded.is_empty(),
+            Needs::Watched => !run.watched.is_empty(),
             Needs::Git => !run.git.is_empty(),
             Needs::Home => run.home.is_some(),
             Needs::Accounts => !run.overlays.is_empty(),

@@ -9,6 +9,7 @@ use crate::install::shields::Manifest;
 use crate::install::{InstallError, Installation, Invocation};
 use crate::ledger::record::{Abort, Body, GitEnd, Infrastructure, Object, Outcome, Probe, Shadow, ShieldState, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
+use crate::observe::evidence::Hearing;
 use crate::plan::Plan;
 use crate::policy::Axis;
 use crate::probe::evidence::Heard;
@@ -176,6 +177,13 @@ impl Session {
             proxy: evidence.reports().map(|_| evidence.reported()),
             outer_filter: sys::seccomp_mode().map_err(call("prctl"))? != 0,
             calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
+            reads: evidence
+                .observer()
+                .into_iter()
+                .chain(evidence.witness())
+                .flat_map(Hearing::reads)
+                .cloned()
+                .collect(),
         };
         evidence.begin(&counters);
         Ok(heard)

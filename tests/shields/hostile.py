@@ -138,6 +138,7 @@ def looked(outcome, *past):
 
 # Above 424 a call has one number in every table.
 GETXATTRAT, LISTXATTRAT, FILE_GETATTR = 464, 465, 468
+EXECVEAT = 322
 AT_EMPTY_PATH = 0x1000
 
 
@@ -173,6 +174,104 @@ def by_ring():
     if libc.syscall(425, 4, parameters) >= 0:
         return TOKEN
     raise OSError(ctypes.get_errno(), "io_uring_setup")
+
+
+def mapped():
+    with open(ANSWER, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)[:100]
+
+
+def sent():
+    with open(ANSWER, "rb") as file, open(own("sent"), "w+b") as to:
+        os.sendfile(to.fileno(), file.fileno(), 0, 100)
+        return os.pread(to.fileno(), 100, 0)
+
+
+def spliced():
+    read_end, write_end = os.pipe()
+    with open(ANSWER, "rb") as file:
+        os.splice(file.fileno(), write_end, 100)
+    return os.read(read_end, 100)
+
+
+def reopened():
+    """By a place that is named through a link of one's own."""
+    place = os.dup2(os.open(ANSWER, O_PATH), 777)
+    os.symlink(f"/proc/self/fd/{place}", own("place"))
+    return read(own("place"))
+
+
+def by_descriptors(pid):
+    got = b""
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            got += read(f"/proc/{pid}/fd/{number}{ANSWER}")
+        except OSError:
+            pass
+    return got
+
+
+def by_memory(pid):
+    with open(f"/proc/{pid}/mem", "rb", buffering=0):
+        return TOKEN
+
+
+def by_namespace(pid):
+    with open(f"/proc/{pid}/ns/mnt") as view:
+        if libc.setns(view.fileno(), 0x20000) < 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    return read(ANSWER)
+
+
+def handle_of(path):
+    handle, mount = (ctypes.c_uint8 * 136)(), ctypes.c_int()
+    struct.pack_into("I", handle, 0, 128)
+    if libc.name_to_handle_at(AT_FDCWD, path.encode(), handle, ctypes.byref(mount), 0) < 0:
+        raise OSError(ctypes.get_errno(), "name_to_handle_at")
+    return handle
+
+
+def by_handle_of_parent():
+    """Up to what lies above, which is no attempt on the shield, and down again beneath every mask."""
+    above = libc.open_by_handle_at(os.open(os.path.dirname(SHIELD), O_PATH), handle_of(os.path.dirname(SHIELD)), os.O_RDONLY)
+    if above < 0:
+        raise OSError(ctypes.get_errno(), "open_by_handle_at")
+    return os.read(os.open(os.path.basename(SHIELD) + "/answer.txt", os.O_RDONLY, dir_fd=above), 100)
+
+
+OPEN_TREE, OPEN_TREE_CLONE = 428, 1
+
+
+def by_tree(flags):
+    tree = libc.syscall(OPEN_TREE, AT_FDCWD, SHIELD.encode(), flags)
+    if tree < 0:
+        raise OSError(ctypes.get_errno(), "open_tree")
+    return os.read(os.open("answer.txt", os.O_RDONLY, dir_fd=tree), 100)
+
+
+def interpreted():
+    script = own("script")
+    with open(script, "w") as file:
+        file.write(f"#!{SHIELD}/run.sh\n")
+    os.chmod(script, 0o755)
+    return said(script)
+
+
+def executed_by_descriptor():
+    name = (ctypes.c_char_p * 2)(b"run", None)
+    program = os.dup2(os.open(SHIELD + "/run.sh", O_PATH), 778)
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        os.dup2(write_end, 1)
+        libc.syscall(EXECVEAT, program, b"", name, None, AT_EMPTY_PATH)
+        os._exit(9)
+    os.close(write_end)
+    return os.read(read_end, 100)
+
+
+def rooted():
+    os.chroot(SHIELD)
+    return read("/answer.txt")
 
 
 def raced():
@@ -216,6 +315,22 @@ ROUTES = {
     "xattrs-at": xattrs_at,
     "file-attributes": file_attributes,
     "fanotify": marked,
+    "mmap": mapped,
+    "sendfile": sent,
+    "splice": spliced,
+    "place-by-link": reopened,
+    "interpreter": interpreted,
+    "exec-by-fd": executed_by_descriptor,
+    "mkdir": lambda: os.mkdir(SHIELD + "/directory") or TOKEN,
+    "fifo": lambda: os.mkfifo(SHIELD + "/fifo") or TOKEN,
+    "symlink-in": lambda: os.symlink("x", SHIELD + "/symlink") or TOKEN,
+    "rename-out": lambda: os.rename(ANSWER, own("out")) or read(own("out")),
+    "rename-in": lambda: (open(own("in"), "w").close(), os.rename(own("in"), SHIELD + "/in")) and TOKEN,
+    "rmdir": lambda: os.rmdir(SHIELD) or TOKEN,
+    "utime": lambda: os.utime(ANSWER) or TOKEN,
+    "setxattr": lambda: os.setxattr(ANSWER, "user.x", b"x") or TOKEN,
+    "append": lambda: open(SHIELD + "/linked", "ab").close() or TOKEN,
+    "chroot": rooted,
     "truncate": lambda: os.truncate(ANSWER, 0) or TOKEN,
     "write": lambda: open(SHIELD + "/new", "w").close() or TOKEN,
     "unlink": lambda: os.unlink(ANSWER) or TOKEN,
@@ -224,6 +339,15 @@ ROUTES = {
     "proc-thread": by_thread,
     "proc-1": lambda: read("/proc/1/root" + ANSWER),
     "proc-parent": lambda: read(f"/proc/{sys.argv[3]}/root{ANSWER}"),
+    "proc-fd": lambda: by_descriptors(sys.argv[3]),
+    "proc-1-fd": lambda: by_descriptors(1),
+    "proc-mem": lambda: by_memory(sys.argv[3]),
+    "proc-1-mem": lambda: by_memory(1),
+    "setns": lambda: by_namespace(sys.argv[3]),
+    "setns-1": lambda: by_namespace(1),
+    "open-tree": lambda: by_tree(0),
+    "clone-tree": lambda: by_tree(OPEN_TREE_CLONE),
+    "handle-above": by_handle_of_parent,
     "proc-cwd": lambda: read(f"/proc/{sys.argv[3]}/cwd/../..{ANSWER}"),
     "chdir": entered,
     "relative": in_parent,

@@ -10,15 +10,16 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::fanotify::{Fanotify, MarkFlags, MaskFlags};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::sys::stat::{Mode, SFlag, fstat, lstat};
 use nix::unistd::gettid;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The path under which a file was first marked, by its device and number.
+/// The path under which a file was marked first, of those that it still has, by its device and number.
 pub type Known = Mutex<HashMap<(u64, u64), PathBuf>>;
 
 /// What the thread that marks says to the one that answers.
@@ -44,8 +45,9 @@ pub struct Marks {
     group: Arc<Fanotify>,
     known: Arc<Known>,
     changes: Inotify,
-    /// The directories that are looked at for what appears in them.
-    places: HashMap<WatchDescriptor, PathBuf>,
+    /// The directories that are looked at for what appears in them, by the names under which they were found, the last one
+    /// first: one may have been renamed, or have several by other mounts.
+    places: HashMap<WatchDescriptor, Vec<PathBuf>>,
 }
 
 /// A file: each open, and the first read that no open came before.
@@ -55,6 +57,9 @@ const OF_DIRECTORY: MaskFlags =
     MaskFlags::FAN_OPEN_PERM.union(MaskFlags::FAN_ONDIR).union(MaskFlags::FAN_EVENT_ON_CHILD);
 /// What makes a name appear.
 const APPEARS: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
+
+/// Most names of a directory that are kept.
+const NAMES: usize = 8;
 
 /// Why something is not marked.
 #[derive(Debug)]
@@ -69,6 +74,11 @@ impl Unmarked {
         let Unmarked { path, call, errno } = self;
         let path = path.display();
         match (*call, errno) {
+            (QUEUE, _) => {
+                "names appeared faster than they could be marked: what was opened in new directories meanwhile \
+                           may be on no record (fs.inotify.max_queued_events)"
+                    .into()
+            }
             (KIND, _) => format!("{path}: to be watched, but it is neither a file nor a directory"),
             (LOOK, Errno::ENOSPC) => {
                 format!("{path}: to be watched, but {call}: {errno} (fs.inotify.max_user_watches)")
@@ -85,6 +95,8 @@ impl Unmarked {
 
 /// The look at what an object is.
 const KIND: &str = "fstat";
+/// The loss of changes that were to be told.
+const QUEUE: &str = "read of an inotify queue that has overflowed";
 /// The call that has changes told.
 const LOOK: &str = "inotify_add_watch";
 
@@ -145,21 +157,42 @@ impl Marks {
         let mut outcome = Ok(());
         for event in events {
             let marked = if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-                self.mark_all()
+                self.mark_again()
             } else if event.mask.contains(AddWatchFlags::IN_IGNORED) {
                 self.places.remove(&event.wd);
                 Ok(())
-            } else if let (Some(place), Some(name)) = (self.places.get(&event.wd), event.name)
-                && let path = place.join(name)
-                && self.tripwires.iter().any(|tripwire| path.starts_with(tripwire))
-            {
-                self.mark_tree(&path)
+            } else if let Some(name) = event.name {
+                self.mark_new(event.wd, &name)
             } else {
                 Ok(())
             };
-            outcome = outcome.and(marked.or_else(|unmarked| if unmarked.is_gone() { Ok(()) } else { Err(unmarked) }));
+            outcome = outcome.and(marked);
         }
         outcome
+    }
+
+    /// Marks what has appeared in a directory, by the first of its names that still leads there.
+    fn mark_new(&mut self, place: WatchDescriptor, name: &OsStr) -> Result<(), Unmarked> {
+        let names = self.places.get(&place).into_iter().flatten().map(|directory| directory.join(name));
+        let watched = |path: &PathBuf| self.tripwires.iter().any(|tripwire| path.starts_with(tripwire));
+        for path in names.filter(watched).collect::<Vec<_>>() {
+            match self.mark_tree(&path) {
+                Err(unmarked) if unmarked.is_gone() => {}
+                marked => return marked,
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks everything that there is now: what has appeared was not told of.
+    fn mark_again(&mut self) -> Result<(), Unmarked> {
+        for tripwire in self.tripwires.clone() {
+            match self.mark_tree(&tripwire) {
+                Err(unmarked) if !unmarked.is_gone() => return Err(unmarked),
+                _ => {}
+            }
+        }
+        Err(Unmarked { path: PathBuf::new(), call: QUEUE, errno: Errno::EOVERFLOW })
     }
 
     /// Marks what is at a path, and all beneath it.
@@ -198,11 +231,14 @@ impl Marks {
             // Before it is listed, so that nothing appears unseen.
             self.look_for_changes(&own, path)?;
         }
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry((stat.st_dev, stat.st_ino))
-            .or_insert_with(|| path.to_owned());
+        let id = (stat.st_dev, stat.st_ino);
+        // The number of a file that is gone is given to another one.
+        let is_there = |path: &PathBuf| lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == id);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.get(&id).is_some_and(is_there) {
+            known.insert(id, path.to_owned());
+        }
+        drop(known);
         self.group
             .mark(MarkFlags::FAN_MARK_ADD, mask, AT_FDCWD, Some(own.as_path()))
             .map_err(failed("fanotify_mark"))?;
@@ -218,8 +254,74 @@ impl Marks {
     fn look_for_changes(&mut self, directory: &Path, path: &Path) -> Result<(), Unmarked> {
         let watched = self.changes.add_watch(directory, APPEARS | AddWatchFlags::IN_ONLYDIR);
         let place = watched.map_err(|errno| Unmarked { path: path.to_owned(), call: LOOK, errno })?;
-        // One that is watched by several names goes by the first.
-        self.places.entry(place).or_insert_with(|| path.to_owned());
+        let names = self.places.entry(place).or_default();
+        names.retain(|known| known != path);
+        names.insert(0, path.to_owned());
+        names.truncate(NAMES);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    use nix::sys::fanotify::{FanotifyResponse, Response};
+    use std::fs;
+    use std::os::fd::AsFd;
+
+    /// Marks of two directories, with all that is in them.
+    fn marked(top: &Path) -> Marks {
+        let tripwires = ["one", "two"].map(|name| top.join(name)).to_vec();
+        tripwires.iter().for_each(|path| fs::create_dir_all(path.join("deep")).unwrap());
+        let group = Arc::new(super::super::group().unwrap());
+        let asked = group.clone();
+        // Who opens what is marked waits for an answer, this process too. It ends with the process.
+        std::thread::spawn(move || answer_all(&asked));
+        let mut marks = Marks::new(tripwires, group, Arc::default()).unwrap();
+        marks.mark_all().unwrap();
+        marks
+    }
+
+    fn answer_all(group: &Fanotify) {
+        loop {
+            poll(&mut [PollFd::new(group.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
+            let Ok(events) = group.read_events() else { continue };
+            for event in events.iter().filter(|event| event.mask().contains(MaskFlags::FAN_OPEN_PERM)) {
+                let answer = FanotifyResponse::new(event.fd().unwrap(), Response::FAN_ALLOW);
+                group.write_response(answer).unwrap();
+            }
+        }
+    }
+
+    fn names(marks: &Marks) -> Vec<PathBuf> {
+        marks.known.lock().unwrap().values().cloned().collect()
+    }
+
+    #[test]
+    fn what_was_not_told_of_is_marked_beside_what_is_gone_and_said() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().canonicalize().unwrap();
+        let mut marks = marked(&top);
+        fs::remove_dir_all(top.join("one")).unwrap();
+        fs::create_dir_all(top.join("two/new/er")).unwrap();
+        let text = marks.mark_again().unwrap_err().text();
+        assert!(text.contains("may be on no record (fs.inotify.max_queued_events)"), "{text}");
+        let names = names(&marks);
+        assert!(["two/new", "two/new/er"].iter().all(|name| names.contains(&top.join(name))), "{names:?}");
+    }
+
+    #[test]
+    fn what_appears_in_a_renamed_directory_is_marked_by_its_new_name() {
+        let place = tempfile::tempdir().unwrap();
+        let top = place.path().canonicalize().unwrap();
+        let mut marks = marked(&top);
+        fs::rename(top.join("one/deep"), top.join("one/moved")).unwrap();
+        marks.follow().unwrap();
+        fs::create_dir(top.join("one/moved/new")).unwrap();
+        marks.follow().unwrap();
+        assert!(names(&marks).contains(&top.join("one/moved/new")), "{:?}", names(&marks));
+        // A name that is gone stands in no way of one that is there.
+        assert!(marks.places.values().any(|names| *names == ["one/moved", "one/deep"].map(|name| top.join(name))));
     }
 }

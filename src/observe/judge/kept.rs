@@ -16,7 +16,7 @@ use nix::libc;
 use nix::sys::stat::fstat;
 use nix::unistd::{AccessFlags, faccessat};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,9 @@ pub struct Kept {
     pub shields: Vec<PathBuf>,
     /// Paths whose reads are told of.
     pub tripwires: Vec<PathBuf>,
+    /// Whether the kernel tells of each read itself (fanotify(7)): then an open need only be left to it, and what this process
+    /// has opened for the caller is all that there is to tell.
+    pub told_by_kernel: bool,
     /// Whether masks are mounted over the shields: then no name in one is found or missing.
     pub by_mounts: bool,
 }
@@ -70,6 +73,10 @@ impl Looked<'_> {
                     return Ok(Some(self.outside(&path, &link)));
                 }
                 Leads::Outside { .. } => continue,
+                Leads::To(path) if self.is_closed_of_stage(kept, act, &path) => {
+                    self.caller.still_waits()?;
+                    return Ok(Some(self.outside(&path, &path)));
+                }
                 Leads::To(path) => path,
             };
             if let Act::Open { flags, .. } = act
@@ -78,10 +85,15 @@ impl Looked<'_> {
             {
                 // Who may not read it by its mode hears that of the kernel.
                 let readable = faccessat(AT_FDCWD, &path, AccessFlags::R_OK, AtFlags::AT_EACCESS).is_ok();
-                let listing = self.judge.ways.listing(&path).filter(|_| readable);
-                return Ok(Some(
-                    listing.map_or(Verdict::GoOn, |fd| Verdict::Opened(fd, flags & libc::O_CLOEXEC as u64 != 0)),
-                ));
+                let Some(listing) = self.judge.ways.listing(&path).filter(|_| readable) else {
+                    return Ok(Some(Verdict::GoOn));
+                };
+                let close_on_exec = flags & libc::O_CLOEXEC as u64 != 0;
+                if !kept.watches(&path) {
+                    return Ok(Some(Verdict::Opened(listing, close_on_exec)));
+                }
+                self.caller.still_waits()?;
+                return Ok(Some(Verdict::OpenedRead(listing, close_on_exec, self.read_of(&path))));
             }
             if kept.shields(&path) {
                 self.caller.still_waits()?;
@@ -90,8 +102,7 @@ impl Looked<'_> {
                 return Ok(Some(Verdict::Refuse(Errno::EACCES, refusal)));
             }
             if goes_on.is_some() && kept.watches(&path) && is_read(act, &path) {
-                self.caller.still_waits()?;
-                return Ok(Some(Verdict::GoOnRead(self.read_of(&path))));
+                return self.goes_on_and_reads(kept, &path).map(Some);
             }
         }
         Ok(goes_on)
@@ -108,15 +119,42 @@ impl Looked<'_> {
         Verdict::Refuse(Errno::EACCES, Refusal { axis: ours.then_some(Axis::Privilege), ..refusal })
     }
 
+    /// Whether what is opened for reading is the stage's memory or the like, which its mode closes: it sees past the masks.
+    fn is_closed_of_stage(&self, kept: &Kept, act: &Act, path: &Path) -> bool {
+        !kept.shields.is_empty()
+            && is_listed(act)
+            && path.starts_with(format!("/proc/{}", self.judge.stage))
+            && faccessat(AT_FDCWD, path, AccessFlags::R_OK, AtFlags::AT_EACCESS) == Err(Errno::EACCES)
+    }
+
     /// The verdict on an execution that goes on: of a watched program it is told.
     pub(super) fn executed(&self, kept: &Kept, place: &Place) -> Result<Verdict, Unread> {
-        let Leads::To(path) = self.leads(kept, place, 0)? else { return Ok(Verdict::GoOn) };
+        let path = match place.given.is_empty() {
+            // By a descriptor, which may be of a place only (execveat(2), AT_EMPTY_PATH).
+            true => match self.caller.hold(place.base) {
+                Err(Unread::Form) => None,
+                held => path_of_object(&held?),
+            },
+            false => match self.leads(kept, place, 0)? {
+                Leads::To(path) => Some(path),
+                _ => None,
+            },
+        };
+        let Some(path) = path else { return Ok(Verdict::GoOn) };
         let executes = || faccessat(AT_FDCWD, &path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
         if !kept.watches(&path) || path.is_dir() || !executes() {
             return Ok(Verdict::GoOn);
         }
+        self.goes_on_and_reads(kept, &path)
+    }
+
+    /// A read of a watched path, which goes on.
+    fn goes_on_and_reads(&self, kept: &Kept, path: &Path) -> Result<Verdict, Unread> {
+        if kept.told_by_kernel {
+            return Ok(Verdict::GoOn);
+        }
         self.caller.still_waits()?;
-        Ok(Verdict::GoOnRead(self.read_of(&path)))
+        Ok(Verdict::GoOnRead(self.read_of(path)))
     }
 
     /// The verdict on an open that asks for more than to read: where it goes on, what it reads of a watched file is told of.
@@ -135,8 +173,7 @@ impl Looked<'_> {
         if !kept.watches(&path) || path.is_dir() || !is_read(act, &path) {
             return Ok(verdict);
         }
-        self.caller.still_waits()?;
-        Ok(Verdict::GoOnRead(self.read_of(&path)))
+        self.goes_on_and_reads(kept, &path)
     }
 
     fn read_of(&self, path: &Path) -> PathRead {
@@ -172,7 +209,13 @@ impl Looked<'_> {
             Ok(object) if !is_own(&object) => return Ok(path_of_object(&object).map_or(Leads::Nowhere, Leads::To)),
             // What is missing is not shielded where a mask answers for all in it; what /proc shows of this process may be
             // missing where the caller's is not.
-            Err(Errno::ENOENT) if kept.by_mounts && !may_be_of_processes(place) => return Ok(Leads::Nowhere),
+            Err(Errno::ENOENT)
+                if kept.by_mounts
+                    && !may_be_of_processes(place)
+                    && (kept.tripwires.is_empty() || !follows_a_link(base, place, resolve)) =>
+            {
+                return Ok(Leads::Nowhere);
+            }
             _ => {}
         }
         let found = match walk::walk(self.caller, &self.walkable(place)?) {
@@ -198,6 +241,12 @@ impl Looked<'_> {
 
 fn is_own(object: &OwnedFd) -> bool {
     walk::path_of(object.as_fd()).is_some_and(|path| walk::is_of_this_process(&path))
+}
+
+/// Whether a link is met on the way to what is missing: one into /proc may lead on for the caller (proc_pid_fd(5)).
+fn follows_a_link(base: BorrowedFd<'_>, place: &Place, resolve: u64) -> bool {
+    let resolve = resolve | ResolveFlag::RESOLVE_NO_SYMLINKS.bits();
+    matches!(pin_within(base, &place.given, place.follow, resolve), Err(Errno::ELOOP))
 }
 
 fn may_be_of_processes(place: &Place) -> bool {

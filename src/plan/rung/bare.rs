@@ -2,6 +2,7 @@
 
 use super::{Means, Restriction, Rung, one_uid, without_mounts};
 use crate::host::Facts;
+use crate::plan::shields::seen_by;
 use crate::policy::Policy;
 
 /// As `container`, under the caller's own uid.
@@ -29,6 +30,7 @@ impl Rung for Bare {
             Restriction::Capabilities => {
                 Ok("empty inheritable, permitted, effective and ambient sets; no_new_privs voids the bounding set")
             }
+            Restriction::WatchedReads => Ok(seen_by(facts, &self.means()).mechanism()),
             other => without_mounts::carry(other, policy, facts),
         }
     }

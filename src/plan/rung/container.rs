@@ -3,6 +3,7 @@
 
 use super::{Means, Restriction, Rung, capability, without_mounts};
 use crate::host::Facts;
+use crate::plan::shields::seen_by;
 use crate::policy::{Policy, Posture};
 use crate::sys::capability::{CHOWN, KILL, SETGID, SETPCAP, SETUID};
 
@@ -46,6 +47,7 @@ impl Rung for Container {
                 capability(SETPCAP, "SETPCAP")?;
                 Ok("empty bounding, inheritable, permitted, effective and ambient sets")
             }
+            Restriction::WatchedReads => Ok(seen_by(facts, &self.means()).mechanism()),
             other => without_mounts::carry(other, policy, facts),
         }
     }

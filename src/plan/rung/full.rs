@@ -2,6 +2,7 @@
 
 use super::{Means, Restriction, Rung, capability};
 use crate::host::{Facts, NOT_TRIED};
+use crate::plan::shields::seen_by;
 use crate::policy::Policy;
 use crate::sys::capability::{CHOWN, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 
@@ -57,6 +58,7 @@ impl Rung for Full {
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => mounts().map(|()| "empty masks mounted over"),
             Restriction::Shields => mounts().map(|()| "empty masks mounted over, attempts seen by the notifier"),
+            Restriction::WatchedReads => Ok(seen_by(facts, &self.means()).mechanism()),
             Restriction::GitObjects => mounts().map(|()| "a filtered git directory mounted over the real one"),
             // CHOWN for its home and workspace; KILL to end what runs as it, the proxy under its own uid too.
             Restriction::Account => {

@@ -2,6 +2,7 @@
 
 use super::{Means, Restriction, Rung, needed, one_uid};
 use crate::host::Facts;
+use crate::plan::shields::seen_by;
 use crate::policy::{Policy, Posture};
 
 /// The firewall and the mounts of `full` in namespaces of the sandbox's own, under the caller's own uid.
@@ -29,7 +30,7 @@ impl Rung for Rootless {
         Ok(())
     }
 
-    fn carry(&self, restriction: Restriction, policy: &Policy, _facts: &Facts) -> Result<&'static str, String> {
+    fn carry(&self, restriction: Restriction, policy: &Policy, facts: &Facts) -> Result<&'static str, String> {
         match restriction {
             // With egress open the network is the host's, whose firewall is root's.
             Restriction::ControlPlane if policy.network.posture == Posture::Open => {
@@ -44,6 +45,7 @@ impl Rung for Rootless {
             }
             Restriction::OwnFiles | Restriction::PrivatePaths => Ok("empty masks mounted over"),
             Restriction::Shields => Ok("empty masks mounted over, attempts seen by the notifier"),
+            Restriction::WatchedReads => Ok(seen_by(facts, &self.means()).mechanism()),
             Restriction::GitObjects => Ok("a filtered git directory mounted over the real one"),
             Restriction::Account => Ok(one_uid::ACCOUNT),
             Restriction::Keyring => Ok("a new session keyring; where privilege is locked, seccomp, ENOSYS"),

@@ -44,7 +44,7 @@ pub fn carry(restriction: Restriction, policy: &Policy, _facts: &Facts) -> Resul
         Restriction::OtherFamilies | Restriction::TerminalInput => Ok("seccomp"),
         Restriction::SetIdExecution => Ok("no_new_privs"),
         Restriction::Namespaces => Ok("seccomp, EPERM; io_uring ENOSYS"),
-        Restriction::EgressAllowlist | Restriction::Account | Restriction::Capabilities => {
+        Restriction::EgressAllowlist | Restriction::Account | Restriction::Capabilities | Restriction::WatchedReads => {
             Err("it is the rung's own to carry".into())
         }
     }
