@@ -6,8 +6,7 @@ use super::pack::{Base, Pack};
 use super::sink::{self, Sink};
 use super::{GitError, Oid, form, io};
 use crc32fast::Hasher as Crc;
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -75,6 +74,7 @@ pub fn pack(path: &Path, objects: &Objects, numbers: &[u32], verified: bool, lim
         sink.put(&count.to_be_bytes())?;
         let mut reader = Reader::new(objects, limit);
         let mut scratch = Vec::new();
+        let mut deflate = Compress::new(Compression::fast(), true);
         for number in objects.in_order(&within) {
             let copied = match objects.held(number) {
                 Held::Packed(pack, place) if !verified => packing.copy(number, (pack, place), &mut scratch, sink)?,
@@ -82,7 +82,7 @@ pub fn pack(path: &Path, objects: &Objects, numbers: &[u32], verified: bool, lim
             };
             if !copied {
                 let (kind, content) = if verified { reader.read_verified(number)? } else { reader.read(number)? };
-                let data = deflated(&content).map_err(io(path))?;
+                let data = deflated(&mut deflate, &content).map_err(io(path))?;
                 packing.entry(number, &[&head(kind.number(), content.len() as u64), &data], sink)?;
             }
         }
@@ -179,10 +179,17 @@ fn distance(mut far: u64) -> Vec<u8> {
     bytes
 }
 
-fn deflated(content: &[u8]) -> Result<Vec<u8>, std::io::Error> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(content)?;
-    encoder.finish()
+/// What zlib makes of some bytes. The state is kept from one to the next, for it is large.
+fn deflated(state: &mut Compress, content: &[u8]) -> Result<Vec<u8>, std::io::Error> {
+    state.reset();
+    let mut out = Vec::with_capacity(content.len() / 2 + 64);
+    loop {
+        let rest = &content[state.total_in() as usize..];
+        match state.compress_vec(rest, &mut out, FlushCompress::Finish)? {
+            Status::StreamEnd => return Ok(out),
+            _ => out.reserve(out.len()),
+        }
+    }
 }
 
 /// The index, version 2.
@@ -223,6 +230,20 @@ fn index_of(objects: &Objects, by_name: &[u32], written: &[(u64, u32)], pack: &O
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_deflated_is_had_back() {
+        let mut state = Compress::new(Compression::fast(), true);
+        for length in [0u64, 1, 100, 70_000, 1_000_000] {
+            // Bytes that cannot be made shorter.
+            let random = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 51) as u8;
+            for content in [vec![7; length as usize], (0..length).map(|at| random(at * at)).collect::<Vec<u8>>()] {
+                let stream = deflated(&mut state, &content).unwrap();
+                let back = crate::git::inflate::Inflater::new().inflate(&stream, length);
+                assert!(back.is_some_and(|back| back == content), "{length}");
+            }
+        }
+    }
 
     #[test]
     fn distances_are_written_as_they_are_read() {
