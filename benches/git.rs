@@ -33,7 +33,7 @@ fn history(commits: usize) -> String {
         let _ = write!(stream, "commit refs/heads/{branch}\ncommitter a <a@a.test> {} +0000\n", 1_000_000_000 + number);
         let _ = writeln!(stream, "data {}\n{message}", message.len());
         if number == commits {
-            stream.push_str("from refs/heads/main^0\n");
+            stream.push_str("from refs/heads/main\n");
         }
         let directory = random(500);
         let changed = if number == 0 { (0..4000).collect() } else { Vec::from([0, 3, 5].map(|n| directory * 8 + n)) };
