@@ -62,6 +62,7 @@ fuzz:
 bench: root deps-bench build
 	cargo bench --quiet --profile dev --locked --bench startup -- $(CURDIR)/$(BINARY)
 	cargo bench --quiet --profile dev --locked --bench canary -- $(CURDIR)/$(BINARY)
+	cargo bench --quiet --profile dev --locked --bench git -- $(CURDIR)/$(BINARY)
 	cargo bench --quiet --locked --bench bulk
 
 .PHONY: $(WORLD)

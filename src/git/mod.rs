@@ -7,12 +7,16 @@
 pub mod config;
 mod delta;
 pub mod index;
+mod inflate;
 mod loose;
 pub mod objects;
 mod pack;
 mod parse;
+mod pieces;
 pub mod place;
+mod pool;
 pub mod refs;
+mod sink;
 pub mod walk;
 pub mod write;
 
@@ -146,8 +150,9 @@ impl Oid {
         if text.len() != 2 * algorithm.length() {
             return None;
         }
-        let bytes = data_encoding::HEXLOWER.decode(text).ok()?;
-        Some(Oid::of(&bytes))
+        let mut bytes = [0; 32];
+        data_encoding::HEXLOWER.decode_mut(text, &mut bytes[..algorithm.length()]).ok()?;
+        Some(Oid { bytes, length: algorithm.length() as u8 })
     }
 
     /// Its bytes.

@@ -1,9 +1,10 @@
 //! All objects that a repository has, packed and loose, under one number each.
 
+use super::inflate::Inflater;
 use super::pack::{Base, Pack};
+use super::pieces;
 use super::place::Place;
 use super::{Algorithm, GitError, Kind, Oid, delta, form, loose};
-use flate2::{Decompress, FlushDecompress, Status};
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -68,6 +69,7 @@ impl Objects {
     /// Opens what is in some directories. Of an object that is there more than once the first counts.
     pub fn open(directories: Vec<Place>, algorithm: Algorithm) -> Result<Objects, GitError> {
         let (mut packs, mut loose, mut loose_by_name) = (Vec::new(), Vec::new(), HashMap::new());
+        let room = pieces::room();
         for (number, directory) in directories.iter().enumerate() {
             let place = directory.at("pack");
             let names = place.names("")?;
@@ -75,7 +77,7 @@ impl Objects {
                 // Without a pack an index is nothing: git removes the two one after the other.
                 let pack = name.strip_suffix(".idx").map(|stem| format!("{stem}.pack"));
                 if pack.is_some_and(|pack| names.contains(&pack.into())) {
-                    packs.push(Pack::open(&place, name, algorithm)?);
+                    packs.push(Pack::open(&place, name, algorithm, &room)?);
                 }
             }
             for fan in directory.names("")?.iter().filter_map(|name| name.to_str()).filter(|name| name.len() == 2) {
@@ -109,21 +111,52 @@ impl Objects {
 
     /// The number of an object: always the same for one name.
     pub fn find(&self, oid: &Oid) -> Option<u32> {
-        let packed = self.packs.iter().zip(&self.firsts).find_map(|(pack, first)| Some(first + pack.find(oid)?));
-        packed.or_else(|| Some(self.firsts.last()? + self.loose_by_name.get(oid)?))
+        self.find_name(oid.as_bytes())
+    }
+
+    /// The number of the object of which these are the name's bytes.
+    pub(super) fn find_name(&self, name: &[u8]) -> Option<u32> {
+        let packed = self.packs.iter().zip(&self.firsts).find_map(|(pack, first)| Some(first + pack.find(name)?));
+        packed.or_else(|| match self.loose.is_empty() {
+            true => None,
+            false => Some(self.firsts.last()? + self.loose_by_name.get(&Oid::of(name))?),
+        })
     }
 
     /// The name of an object.
     pub fn name(&self, number: u32) -> Oid {
-        match self.held(number) {
-            Held::Packed(pack, place) => pack.name(place),
-            Held::Loose(_, oid) => oid,
+        Oid::of(self.name_bytes(number))
+    }
+
+    /// The bytes of an object's name.
+    pub fn name_bytes(&self, number: u32) -> &[u8] {
+        let pack = self.pack_of(number);
+        match self.packs.get(pack) {
+            Some(held) => held.name(number - self.firsts[pack]),
+            None => self.loose[(number - self.firsts[pack]) as usize].0.as_bytes(),
         }
+    }
+
+    /// Sorts numbers by the names of their objects. In one pack they are sorted so already.
+    pub fn sort_by_name(&self, numbers: &mut [u32]) {
+        numbers.sort_unstable();
+        if self.packs.len() + usize::from(!self.loose.is_empty()) > 1 || self.packs.is_empty() {
+            numbers.sort_by(|one, other| self.name_bytes(*one).cmp(self.name_bytes(*other)));
+        }
+    }
+
+    /// The packs, with the number of the first object of each.
+    pub(super) fn packs(&self) -> impl Iterator<Item = (&Pack, u32)> {
+        self.packs.iter().zip(self.firsts.iter().copied())
+    }
+
+    fn pack_of(&self, number: u32) -> usize {
+        self.firsts.partition_point(|first| *first <= number) - 1
     }
 
     /// Where an object is.
     pub(super) fn held(&self, number: u32) -> Held<'_> {
-        let pack = self.firsts.partition_point(|first| *first <= number) - 1;
+        let pack = self.pack_of(number);
         match self.packs.get(pack) {
             Some(held) => Held::Packed(held, number - self.firsts[pack]),
             None => {
@@ -133,22 +166,25 @@ impl Objects {
         }
     }
 
-    /// The order in which objects are best read.
-    pub(super) fn order(&self, number: u32) -> (usize, u64) {
-        let pack = self.firsts.partition_point(|first| *first <= number) - 1;
+    /// Those of the objects that are `within`, in the order in which they are best read.
+    pub(super) fn in_order(&self, within: &[bool]) -> impl Iterator<Item = u32> {
+        let packed = self.packs().flat_map(|(pack, first)| pack.in_order().map(move |place| first + place));
+        let loose = self.firsts.last().copied().unwrap_or_default()..self.len() as u32;
+        packed.chain(loose).filter(|number| within[*number as usize])
+    }
+
+    /// About how many bytes an object takes as it is stored.
+    pub(super) fn stored(&self, number: u32) -> u64 {
         match self.held(number) {
-            Held::Packed(held, place) => (pack, held.offset(place)),
-            Held::Loose(..) => (usize::MAX, u64::from(number)),
+            Held::Packed(pack, place) => pack.stored(place),
+            Held::Loose(..) => 0,
         }
     }
 
     /// The number of the base that an entry of a pack builds on.
     pub(super) fn base(&self, of: u32, base: Base) -> Option<u32> {
         match base {
-            Base::Place(place) => {
-                let pack = self.firsts.partition_point(|first| *first <= of) - 1;
-                Some(self.firsts[pack] + place)
-            }
+            Base::Place(place) => Some(self.firsts[self.pack_of(of)] + place),
             Base::Named(oid) => self.find(&oid),
         }
     }
@@ -156,8 +192,9 @@ impl Objects {
 
 /// How many objects are kept that have been read, by the last bits of their numbers.
 const KEPT: usize = 1 << 14;
-/// Most bytes of one that is kept.
+/// Most bytes of one that is kept, and of all.
 const KEPT_SIZE: usize = 1 << 16;
+const KEPT_BYTES: usize = 64 << 20;
 /// Most deltas one on the other.
 const CHAIN: usize = 4096;
 
@@ -168,15 +205,18 @@ type Kept = (u32, Kind, Arc<Vec<u8>>);
 #[derive(Debug)]
 pub struct Reader<'a> {
     objects: &'a Objects,
-    inflate: Decompress,
+    inflater: Inflater,
+    entry: Vec<u8>,
     kept: Vec<Option<Kept>>,
+    kept_bytes: usize,
     limit: u64,
 }
 
 impl<'a> Reader<'a> {
     /// Reads objects of at most `limit` bytes.
     pub fn new(objects: &'a Objects, limit: u64) -> Reader<'a> {
-        Reader { objects, inflate: Decompress::new(true), kept: vec![None; KEPT], limit }
+        let kept = vec![None; objects.len().clamp(1, KEPT)];
+        Reader { objects, inflater: Inflater::new(), entry: Vec::new(), kept, kept_bytes: 0, limit }
     }
 
     /// An object. Its name is not held against its content.
@@ -184,7 +224,8 @@ impl<'a> Reader<'a> {
         let mut deltas: Vec<(u32, Vec<u8>)> = Vec::new();
         let (mut at, mut bytes) = (number, 0u64);
         let (kind, mut content) = loop {
-            if let Some((_, kind, content)) = self.kept[at as usize % KEPT].as_ref().filter(|(kept, ..)| *kept == at) {
+            let kept = &self.kept[at as usize % self.kept.len()];
+            if let Some((_, kind, content)) = kept.as_ref().filter(|(kept, ..)| *kept == at) {
                 break (*kind, content.clone());
             }
             let fault = |fault| GitError::Object { oid: self.objects.name(at), fault };
@@ -194,13 +235,13 @@ impl<'a> Reader<'a> {
                     break (kind, Arc::new(content));
                 }
                 Held::Packed(pack, place) => {
-                    let entry = pack.entry(place, self.limit)?;
-                    let head = pack.head(place, &entry)?;
+                    let entry = pack.entry(place, self.limit, &mut self.entry)?;
+                    let head = pack.head(place, entry)?;
                     bytes = bytes.saturating_add(head.size);
                     if bytes > self.limit || deltas.len() > CHAIN {
                         return Err(fault("it is too large"));
                     }
-                    let inflated = inflate(&mut self.inflate, &entry[head.data..], head.size);
+                    let inflated = self.inflater.inflate(&entry[head.data..], head.size);
                     let inflated = inflated.ok_or_else(|| fault("it cannot be inflated"))?;
                     match (head.kind, head.base) {
                         (Some(kind), _) => break (kind, Arc::new(inflated)),
@@ -234,22 +275,17 @@ impl<'a> Reader<'a> {
     }
 
     fn keep(&mut self, number: u32, kind: Kind, content: &Arc<Vec<u8>>) {
-        if content.len() <= KEPT_SIZE {
-            self.kept[number as usize % KEPT] = Some((number, kind, content.clone()));
+        if content.len() > KEPT_SIZE {
+            return;
+        }
+        if self.kept_bytes > KEPT_BYTES {
+            self.kept.fill(None);
+            self.kept_bytes = 0;
+        }
+        let slot = number as usize % self.kept.len();
+        self.kept_bytes += content.len();
+        if let Some((.., old)) = self.kept[slot].replace((number, kind, content.clone())) {
+            self.kept_bytes -= old.len();
         }
     }
-}
-
-/// What a zlib stream holds, if that is exactly so many bytes.
-fn inflate(state: &mut Decompress, stream: &[u8], size: u64) -> Option<Vec<u8>> {
-    let size = usize::try_from(size).ok()?;
-    // Deflate makes at most 1032 bytes of one: what claims more is not believed.
-    if size as u64 > (stream.len() as u64).saturating_mul(1040) {
-        return None;
-    }
-    state.reset(true);
-    // Room for the end of the stream to be reached.
-    let mut content = Vec::with_capacity(size + 16);
-    let status = state.decompress_vec(stream, &mut content, FlushDecompress::Finish).ok()?;
-    (status == Status::StreamEnd && content.len() == size).then_some(content)
 }

@@ -36,7 +36,8 @@ pub(super) fn tag(mut content: &[u8], algorithm: Algorithm) -> Option<(Oid, Kind
 pub(super) struct TreeEntry<'a> {
     pub mode: u32,
     pub name: &'a [u8],
-    pub oid: Oid,
+    /// The bytes of what it names.
+    pub object: &'a [u8],
 }
 
 impl TreeEntry<'_> {
@@ -71,9 +72,9 @@ pub(super) fn tree(content: &[u8], algorithm: Algorithm) -> impl Iterator<Item =
                 _ => None,
             })?;
             let name = &rest[blank + 1..nul];
-            let oid = rest.get(nul + 1..nul + 1 + algorithm.length())?;
+            let object = rest.get(nul + 1..nul + 1 + algorithm.length())?;
             rest = &rest[nul + 1 + algorithm.length()..];
-            Some(TreeEntry { mode, name, oid: Oid::of(oid) })
+            Some(TreeEntry { mode, name, object })
         };
         let entry = entry();
         if entry.is_none() {

@@ -10,6 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Most bytes that there is room for before a file is read: its length is a claim.
+const ROOM: u64 = 64 << 20;
+
 /// A directory, and whether links in it are followed.
 #[derive(Debug, Clone)]
 pub struct Place {
@@ -58,7 +61,8 @@ impl Place {
             Err(GitError::Io { cause, .. }) if is_missing(&cause) => return Ok(None),
             opened => opened?,
         };
-        let mut content = Vec::new();
+        let length = file.metadata().map_err(io(&path))?.len();
+        let mut content = Vec::with_capacity(length.min(limit).min(ROOM) as usize + 1);
         file.take(limit + 1).read_to_end(&mut content).map_err(io(&path))?;
         match content.len() as u64 > limit {
             true => Err(super::form(&path, format!("it is longer than {limit} bytes"))),

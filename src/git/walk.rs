@@ -2,12 +2,19 @@
 //! walk returns.
 
 use super::objects::{Objects, Reader};
+use super::pool::Pool;
 use super::{GitError, Kind, Oid, parse};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many commits' trees a thread takes at once: neighbours in history share most of what they hold.
 const SHARE: usize = 256;
+/// With fewer objects a thread costs more than it brings.
+const FEW: usize = 4096;
+/// How many trees a thread has to have left for half of them to be given to one that has none.
+const SPARE: usize = 8;
+/// How many names a thread knows that it has come by lately.
+const LATELY: usize = 1 << 13;
 
 /// What has been reached.
 #[derive(Debug)]
@@ -19,11 +26,39 @@ pub struct Reached<'a> {
     limit: u64,
 }
 
+/// What a thread has of its own.
+#[derive(Debug)]
+pub struct Walker<'a> {
+    reader: Reader<'a>,
+    /// Names of what has been reached: most of a tree is what another one has that was just read.
+    lately: Vec<Option<Oid>>,
+}
+
+impl Walker<'_> {
+    /// Whether a name was met lately, and so is reached. It is from here on.
+    fn has_met(&mut self, name: &[u8]) -> bool {
+        let Some(bits) = name.first_chunk::<4>() else { return false };
+        let slot = u32::from_ne_bytes(*bits) as usize % self.lately.len();
+        let slot = &mut self.lately[slot];
+        if slot.as_ref().is_some_and(|met| met.as_bytes() == name) {
+            return true;
+        }
+        *slot = Some(Oid::of(name));
+        false
+    }
+}
+
 impl<'a> Reached<'a> {
     /// Nothing yet. Objects of more than `limit` bytes that have to be read are an error.
     pub fn new(objects: &'a Objects, shallow: HashSet<Oid>, limit: u64) -> Reached<'a> {
         let flags = std::iter::repeat_with(|| AtomicBool::new(false)).take(objects.len()).collect();
         Reached { objects, flags, shallow, limit }
+    }
+
+    /// What a thread needs to reach something.
+    pub fn walker(&self) -> Walker<'a> {
+        let lately = vec![None; self.objects.len().clamp(1, LATELY)];
+        Walker { reader: Reader::new(self.objects, self.limit), lately }
     }
 
     /// Whether an object is among it.
@@ -36,57 +71,35 @@ impl<'a> Reached<'a> {
         (0..).zip(&self.flags).filter(|(_, flag)| flag.load(Ordering::Relaxed)).map(|(number, _)| number).collect()
     }
 
-    /// Reaches what an object that is there is in need of; whether it was new.
-    fn reach(&self, oid: &Oid) -> Result<Option<u32>, GitError> {
-        let number = self.objects.find(oid).ok_or(GitError::Missing(*oid))?;
-        Ok((!self.flags[number as usize].swap(true, Ordering::Relaxed)).then_some(number))
+    /// Reaches what an object that is there is in need of; its number where it was new.
+    fn reach(&self, name: &[u8]) -> Result<Option<u32>, GitError> {
+        let number = self.objects.find_name(name).ok_or_else(|| GitError::Missing(Oid::of(name)))?;
+        let flag = &self.flags[number as usize];
+        Ok((!flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)).then_some(number))
     }
 
     /// Reaches one object alone.
     pub fn reach_alone(&self, oid: &Oid) -> Result<(), GitError> {
-        self.reach(oid).map(drop)
+        self.reach(oid.as_bytes()).map(drop)
     }
 
     /// Reaches a commit and all that it reaches.
-    pub fn reach_commit(&self, oid: &Oid, threads: usize) -> Result<(), GitError> {
-        let mut reader = Reader::new(self.objects, self.limit);
-        let mut pending = vec![*oid];
-        let mut trees = Vec::new();
-        while let Some(oid) = pending.pop() {
-            let Some(number) = self.reach(&oid)? else { continue };
-            let (kind, content) = reader.read(number)?;
-            let bad = |fault| GitError::Object { oid, fault };
-            if kind != Kind::Commit {
-                return Err(bad("it is no commit"));
-            }
-            let commit = parse::commit(&content, self.objects.algorithm).ok_or_else(|| bad("it is no commit"))?;
-            trees.push(commit.tree);
-            if !self.shallow.contains(&oid) {
-                // The first parent is gone to first.
-                pending.extend(commit.parents.iter().rev());
-            }
-        }
-        drop(reader);
-        self.reach_trees(&trees, threads)
-    }
-
-    /// Reaches trees and all that they hold.
-    pub fn reach_trees(&self, trees: &[Oid], threads: usize) -> Result<(), GitError> {
-        let shares: Vec<&[Oid]> = trees.chunks(SHARE).collect();
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<(), GitError> {
-            let mut reader = Reader::new(self.objects, self.limit);
-            while let Some(share) = shares.get(next.fetch_add(1, Ordering::Relaxed)) {
-                share.iter().try_for_each(|tree| self.reach_tree(tree, &mut reader))?;
-            }
-            Ok(())
-        };
+    pub fn reach_commit(&self, tip: &Oid, threads: usize) -> Result<(), GitError> {
+        let threads = if self.objects.len() < FEW { 1 } else { threads };
+        let pool = Pool::default();
+        let begun = pool.begin();
         std::thread::scope(|scope| {
-            // One that cannot be had leaves its share to the others, of which this thread is one.
-            let started: Vec<_> = (1..threads.min(shares.len()))
-                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
-                .collect();
-            let mut outcome = work();
+            let work = || self.work(&pool, &mut self.walker());
+            // One that cannot be had leaves its part to the others, of which this thread is one.
+            let started: Vec<_> =
+                (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok()).collect();
+            let mut walker = self.walker();
+            let walked = self.reach_ancestors(tip, &pool, &mut walker);
+            if walked.is_err() {
+                pool.stop();
+            }
+            drop(begun);
+            let mut outcome = walked.and_then(|()| self.work(&pool, &mut walker));
             for thread in started {
                 match thread.join() {
                     Ok(done) => outcome = outcome.and(done),
@@ -97,35 +110,87 @@ impl<'a> Reached<'a> {
         })
     }
 
-    fn reach_tree(&self, tree: &Oid, reader: &mut Reader<'_>) -> Result<(), GitError> {
-        let mut pending = vec![];
-        pending.extend(self.reach(tree)?);
+    /// Reaches a commit and its ancestors, and leaves their trees to the pool.
+    fn reach_ancestors(&self, tip: &Oid, pool: &Pool, walker: &mut Walker<'_>) -> Result<(), GitError> {
+        let mut pending = vec![*tip];
+        let mut trees = Vec::new();
+        while let Some(oid) = pending.pop() {
+            let Some(number) = self.reach(oid.as_bytes())? else { continue };
+            let (kind, content) = walker.reader.read(number)?;
+            let bad = |fault| GitError::Object { oid, fault };
+            if kind != Kind::Commit {
+                return Err(bad("it is no commit"));
+            }
+            let commit = parse::commit(&content, self.objects.algorithm).ok_or_else(|| bad("it is no commit"))?;
+            trees.extend(self.reach(commit.tree.as_bytes())?);
+            if trees.len() == SHARE {
+                pool.add(std::mem::take(&mut trees));
+            }
+            if !self.shallow.contains(&oid) {
+                // The first parent is gone to first.
+                pending.extend(commit.parents.iter().rev());
+            }
+        }
+        pool.add(trees);
+        Ok(())
+    }
+
+    /// Reaches what the trees of the pool hold, until there is none left.
+    fn work(&self, pool: &Pool, walker: &mut Walker<'_>) -> Result<(), GitError> {
+        while let Some((mut share, _at_work)) = pool.next() {
+            // The last one is read first.
+            share.reverse();
+            let read = self.read_trees(share, walker, |pending| {
+                if pending.len() >= SPARE && pool.is_waited_for() {
+                    pool.add(pending.drain(..pending.len() / 2).rev().collect());
+                }
+            });
+            if read.is_err() {
+                pool.stop();
+                return read;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reaches a tree and all that it holds.
+    pub fn reach_tree(&self, tree: &Oid, walker: &mut Walker<'_>) -> Result<(), GitError> {
+        let new = self.reach(tree.as_bytes())?;
+        self.read_trees(new.into_iter().collect(), walker, |_| {})
+    }
+
+    /// Reaches what some trees hold. `spare` may take from those that are still to be read.
+    fn read_trees(
+        &self,
+        mut pending: Vec<u32>,
+        walker: &mut Walker<'_>,
+        mut spare: impl FnMut(&mut Vec<u32>),
+    ) -> Result<(), GitError> {
         while let Some(number) = pending.pop() {
-            let (kind, content) = reader.read(number)?;
+            let (kind, content) = walker.reader.read(number)?;
             let bad = || GitError::Object { oid: self.objects.name(number), fault: "it is no tree" };
             if kind != Kind::Tree {
                 return Err(bad());
             }
             for entry in parse::tree(&content, self.objects.algorithm) {
                 let entry = entry.ok_or_else(bad)?;
-                let new = match entry.kind() {
-                    Some(_) => self.reach(&entry.oid)?,
-                    None => None,
-                };
-                pending.extend(new.filter(|_| entry.kind() == Some(Kind::Tree)));
+                let Some(kind) = entry.kind() else { continue };
+                if !walker.has_met(entry.object) {
+                    pending.extend(self.reach(entry.object)?.filter(|_| kind == Kind::Tree));
+                }
             }
+            spare(&mut pending);
         }
         Ok(())
     }
 
     /// Reaches a tag that leads to a commit that is reached, through other tags too; whether it does.
-    pub fn reach_tag(&self, oid: &Oid) -> Result<bool, GitError> {
-        let mut reader = Reader::new(self.objects, self.limit);
+    pub fn reach_tag(&self, oid: &Oid, walker: &mut Walker<'_>) -> Result<bool, GitError> {
         let (mut at, mut way) = (*oid, Vec::new());
         // A tag of a tag of a tag.
         for _ in 0..16 {
             let Some(number) = self.objects.find(&at) else { return Ok(false) };
-            let (kind, content) = reader.read(number)?;
+            let (kind, content) = walker.reader.read(number)?;
             if kind != Kind::Tag {
                 let leads = kind == Kind::Commit && self.has(&at);
                 if leads {
@@ -186,7 +251,7 @@ pub fn new_beneath(
             Kind::Tree => {
                 for entry in parse::tree(&content, objects.algorithm) {
                     let entry = entry.filter(parse::TreeEntry::is_sound).ok_or_else(|| bad("it is no sound tree"))?;
-                    pending.extend(entry.kind().map(|kind| (entry.oid, kind)));
+                    pending.extend(entry.kind().map(|kind| (Oid::of(entry.object), kind)));
                 }
             }
             Kind::Tag => {

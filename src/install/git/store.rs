@@ -69,34 +69,29 @@ impl Part<'_> {
         let index = real.read("index", index::LIMIT)?;
         let parsed =
             index.as_deref().map(|bytes| Index::parse(&real.path.join("index"), bytes, algorithm)).transpose()?;
+        let mut walker = reached.walker();
         for entry in parsed.iter().flat_map(|index| &index.entries) {
             // A file that is only to be added later has no object yet.
             match objects.find(&entry.oid) {
-                Some(_) if entry.is_tree() => reached.reach_trees(&[entry.oid], 1)?,
+                Some(_) if entry.is_tree() => reached.reach_tree(&entry.oid, &mut walker)?,
                 Some(_) if entry.is_blob() => reached.reach_alone(&entry.oid)?,
                 _ => {}
             }
         }
         let mut kept = BTreeMap::new();
         for (name, oid) in all.iter().filter(|(name, _)| name.starts_with("refs/tags/")) {
-            if reached.reach_tag(oid)? {
+            if reached.reach_tag(oid, &mut walker)? {
                 kept.insert(name.clone(), *oid);
             }
         }
-        let numbers = reached.numbers();
-        let mut names: Vec<Oid> = numbers.iter().map(|number| objects.name(*number)).collect();
-        names.sort_unstable();
+        let mut numbers = reached.numbers();
+        objects.sort_by_name(&mut numbers);
+        let names: Vec<Oid> = numbers.iter().map(|number| objects.name(*number)).collect();
         for place in ["", "info", "objects", "objects/info", "objects/pack", "refs", "refs/heads", "refs/tags"] {
             self.directory(place)?;
         }
-        if !numbers.is_empty() {
-            let mut hasher = algorithm.start();
-            names.iter().for_each(|name| hasher.update(name.as_bytes()));
-            let pack = format!("objects/pack/pack-{}.pack", hasher.finish());
-            write::pack(&self.top.join(&pack), &objects, &numbers, false, OBJECT_LIMIT)?;
-            for file in [PathBuf::from(&pack), Path::new(&pack).with_extension("idx")] {
-                self.own(&file, 0o444)?;
-            }
+        for file in write::packs(&self.top.join("objects/pack"), &objects, &numbers, OBJECT_LIMIT)? {
+            self.own(&file, 0o444)?;
         }
         self.file("HEAD", format!("{head}\n").as_bytes(), 0o644)?;
         self.file("config", config.text.as_bytes(), 0o644)?;
