@@ -51,7 +51,7 @@ pub fn with_alternates(objects: &Place) -> Result<Vec<Place>, GitError> {
             // One that is gone is passed over, as git does.
             let Ok(real) = named.canonicalize() else { continue };
             if !found.iter().any(|known| known.path == real) {
-                found.push(Place::trusted(real));
+                found.push(Place::new(real));
             }
             if found.len() > ALTERNATES {
                 return Err(form(
@@ -171,26 +171,48 @@ pub struct Reader<'a> {
     inflate: Decompress,
     kept: Vec<Option<Kept>>,
     limit: u64,
+    /// How many bytes may still be made.
+    left: u64,
 }
+
+/// What an object costs beside its bytes.
+const EACH: u64 = 4096;
 
 impl<'a> Reader<'a> {
     /// Reads objects of at most `limit` bytes.
     pub fn new(objects: &'a Objects, limit: u64) -> Reader<'a> {
-        Reader { objects, inflate: Decompress::new(true), kept: vec![None; KEPT], limit }
+        Reader { objects, inflate: Decompress::new(true), kept: vec![None; KEPT], limit, left: u64::MAX }
+    }
+
+    /// Makes no more than so many bytes in all, each object that is read and each step of a delta counted: a few bytes of a hostile
+    /// pack may say to make the same large object thousands of times.
+    pub fn with_at_most(self, left: u64) -> Reader<'a> {
+        Reader { left, ..self }
+    }
+
+    fn spend(&mut self, bytes: u64, oid: impl FnOnce() -> Oid) -> Result<(), GitError> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(0);
+        left.map(drop).ok_or_else(|| GitError::Object { oid: oid(), fault: "with it there is too much to be read" })
     }
 
     /// An object. Its name is not held against its content.
     pub fn read(&mut self, number: u32) -> Result<(Kind, Arc<Vec<u8>>), GitError> {
         let mut deltas: Vec<(u32, Vec<u8>)> = Vec::new();
         let (mut at, mut bytes) = (number, 0u64);
+        let objects = self.objects;
+        self.spend(EACH, || objects.name(number))?;
         let (kind, mut content) = loop {
             if let Some((_, kind, content)) = self.kept[at as usize % KEPT].as_ref().filter(|(kept, ..)| *kept == at) {
-                break (*kind, content.clone());
+                let kept = (*kind, content.clone());
+                self.spend(kept.1.len() as u64, || objects.name(at))?;
+                break kept;
             }
-            let fault = |fault| GitError::Object { oid: self.objects.name(at), fault };
-            match self.objects.held(at) {
+            let fault = |fault| GitError::Object { oid: objects.name(at), fault };
+            match objects.held(at) {
                 Held::Loose(place, oid) => {
                     let (kind, content) = loose::read(place, &oid, self.limit)?;
+                    self.spend(content.len() as u64, || oid)?;
                     break (kind, Arc::new(content));
                 }
                 Held::Packed(pack, place) => {
@@ -200,13 +222,14 @@ impl<'a> Reader<'a> {
                     if bytes > self.limit || deltas.len() > CHAIN {
                         return Err(fault("it is too large"));
                     }
+                    self.spend(head.size.saturating_add(entry.len() as u64), || objects.name(at))?;
                     let inflated = inflate(&mut self.inflate, &entry[head.data..], head.size);
                     let inflated = inflated.ok_or_else(|| fault("it cannot be inflated"))?;
                     match (head.kind, head.base) {
                         (Some(kind), _) => break (kind, Arc::new(inflated)),
                         (None, Some(base)) => {
                             deltas.push((at, inflated));
-                            at = self.objects.base(at, base).ok_or_else(|| fault("its delta has no base"))?;
+                            at = objects.base(at, base).ok_or_else(|| fault("its delta has no base"))?;
                         }
                         (None, None) => return Err(fault("its entry in the pack has no head")),
                     }
@@ -216,8 +239,9 @@ impl<'a> Reader<'a> {
         self.keep(at, kind, &content);
         while let Some((of, delta)) = deltas.pop() {
             let made = delta::apply(&content, &delta, self.limit);
-            let fault = || GitError::Object { oid: self.objects.name(of), fault: "its delta does not fit its base" };
+            let fault = || GitError::Object { oid: objects.name(of), fault: "its delta does not fit its base" };
             content = Arc::new(made.ok_or_else(fault)?);
+            self.spend(content.len() as u64, || objects.name(of))?;
             self.keep(of, kind, &content);
         }
         Ok((kind, content))
@@ -251,5 +275,50 @@ fn inflate(state: &mut Decompress, stream: &[u8], size: u64) -> Option<Vec<u8>> 
     // Room for the end of the stream to be reached.
     let mut content = Vec::with_capacity(size + 16);
     let status = state.decompress_vec(stream, &mut content, FlushDecompress::Finish).ok()?;
-    (status == Status::StreamEnd && content.len() == size).then_some(content)
+    // An entry ends with its stream: what stood behind would be read again and again, and counted nowhere.
+    let whole = content.len() == size && state.total_in() == stream.len() as u64;
+    (status == Status::StreamEnd && whole).then_some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::ZlibEncoder;
+    use std::io::Write;
+
+    fn deflated(content: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn an_entry_ends_with_its_stream() {
+        let mut state = Decompress::new(true);
+        let mut stream = deflated(b"content");
+        assert_eq!(inflate(&mut state, &stream, 7).unwrap(), b"content");
+        assert_eq!(inflate(&mut state, &stream, 6), None);
+        stream.push(0);
+        assert_eq!(inflate(&mut state, &stream, 7), None);
+    }
+
+    #[test]
+    fn no_more_is_made_than_was_allowed() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(directory.path().canonicalize().unwrap());
+        let content = vec![b'x'; 1 << 20];
+        let oid = Algorithm::Sha1.name_of(Kind::Blob, &content);
+        let path = place.path.join(loose::path_of(&oid));
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(path, deflated(&[b"blob 1048576\0", &content[..]].concat())).unwrap();
+        let objects = Objects::open(vec![place], Algorithm::Sha1).unwrap();
+        let number = objects.find(&oid).unwrap();
+        let mut reader = Reader::new(&objects, 1 << 30).with_at_most(2 * ((1 << 20) + EACH));
+        assert!(reader.read_verified(number).is_ok() && reader.read(number).is_ok());
+        assert!(reader.read(number).unwrap_err().to_string().contains("too much"));
+        assert!(reader.read(number).is_err(), "nor afterwards");
+        let mut reader = Reader::new(&objects, 1 << 30);
+        assert!((0..100).all(|_| reader.read(number).is_ok()));
+    }
 }

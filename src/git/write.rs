@@ -11,6 +11,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+/// Most bytes that are made to write what a command has made (see [`Reader::with_at_most`]).
+pub const VERIFIED_MOST: u64 = 32 << 30;
+
 /// What is written of a pack and is still in memory.
 struct Packing<'a> {
     path: &'a Path,
@@ -72,7 +75,7 @@ pub fn pack(path: &Path, objects: &Objects, numbers: &[u32], verified: bool, lim
     let within: HashSet<u32> = numbers.iter().copied().collect();
     let mut sorted = numbers.to_vec();
     sorted.sort_by_cached_key(|number| objects.order(*number));
-    let mut reader = Reader::new(objects, limit);
+    let mut reader = Reader::new(objects, limit).with_at_most(if verified { VERIFIED_MOST } else { u64::MAX });
     for number in sorted {
         let oid = objects.name(number);
         if let (Held::Packed(pack, place), false) = (objects.held(number), verified) {
