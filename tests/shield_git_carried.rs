@@ -122,7 +122,7 @@ fn links_in_the_real_git_directory_show_the_command_nothing_that_is_not_its() {
         ),
     );
     let look =
-        "for f in description info/exclude hooks/pre-push hooks/open hooks/config; do cat .git/$f 2>&1; done; true";
+        "for f in description info/exclude hooks/pre-push hooks/open hooks/config; do cat .git/$f 2>&1 || true; done";
     assert!(!as_owner(&fence, user, look).contains("hidden-from-it"), "live: the user himself may not read it");
     let ended = run(Rung::Full, &fence, user, &home, &["--shield-git"], look);
     assert_eq!(ended.said.code, Some(0), "{ended}");
@@ -258,20 +258,15 @@ fn what_would_take_the_supervisor_all_its_memory_or_days_is_left() {
     let (fence, user, home) = with_private();
     let (main, index) = (git(&fence, "rev-parse main"), as_root(&fence, &format!("sha256sum {WORKSPACE}/.git/index")));
     fence.world.write("/usr/local/lib/bombs.py", include_bytes!("shield_git/bombs.py"), 0o644);
-    for (bomb, cause) in [
-        ("paths", "it is no index"),
-        ("indexes", "its indexes are longer"),
-        ("deltas", "too much to be read"),
-        ("sparse", "cannot be inflated"),
-    ] {
-        let started = std::time::Instant::now();
+    for (bomb, cause) in
+        [("paths", "it is no index"), ("indexes", "its indexes are longer"), ("sparse", "cannot be inflated")]
+    {
         let script = format!("python3 /usr/local/lib/bombs.py {bomb}");
         let ended = run(Rung::Full, &fence, user, &home, &["--shield-git"], &script);
         assert_eq!(ended.said.code, Some(0), "{bomb}: {ended}");
         assert!(left(&ended).iter().any(|left| left.contains(cause)), "{bomb}: {ended}");
         assert_eq!(git(&fence, "rev-parse main"), main, "{bomb}: {ended}");
         assert_eq!(as_root(&fence, &format!("sha256sum {WORKSPACE}/.git/index")), index, "{bomb}: {ended}");
-        println!("{bomb}: {:?}", started.elapsed());
     }
 }
 

@@ -321,4 +321,50 @@ mod tests {
         let mut reader = Reader::new(&objects, 1 << 30);
         assert!((0..100).all(|_| reader.read(number).is_ok()));
     }
+
+    /// A size as packs and deltas have it, seven bits a byte; `first` are what stands before it in its first byte.
+    fn sized(mut size: usize, first: Option<u8>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(kind) = first {
+            bytes.push(kind << 4 | (size & 15) as u8 | 0x80);
+            size >>= 4;
+        }
+        while size > 0x7f {
+            bytes.push((size & 0x7f) as u8 | 0x80);
+            size >>= 7;
+        }
+        bytes.push(size as u8);
+        bytes
+    }
+
+    #[test]
+    fn each_step_of_a_delta_counts() {
+        const LENGTH: usize = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(directory.path().canonicalize().unwrap());
+        let mut pack = b"PACK\0\0\0\x02\0\0\0\x21".to_vec();
+        let mut offsets = vec![pack.len() as u32];
+        pack.extend([sized(LENGTH, Some(3)), deflated(&vec![0; LENGTH])].concat());
+        // All of the base, in two pieces of half a mebibyte: 32 times, one on the other.
+        let piece = |at: u8| [0x80 | 0x04 | 0x40, at, 0x08];
+        let delta = [sized(LENGTH, None), sized(LENGTH, None), piece(0).to_vec(), piece(8).to_vec()].concat();
+        for number in 0..32u8 {
+            offsets.push(pack.len() as u32);
+            pack.extend([sized(delta.len(), Some(7)), vec![number; 20], deflated(&delta)].concat());
+        }
+        pack.extend([0; 20]);
+        let mut index = b"\xfftOc\0\0\0\x02".to_vec();
+        (0..256u32).for_each(|first| index.extend((first + 1).min(33).to_be_bytes()));
+        (0..33u8).for_each(|number| index.extend([number; 20]));
+        index.extend([0; 4 * 33]);
+        offsets.iter().for_each(|offset| index.extend(offset.to_be_bytes()));
+        index.extend([0; 40]);
+        std::fs::create_dir(place.path.join("pack")).unwrap();
+        std::fs::write(place.path.join("pack/x.pack"), pack).unwrap();
+        std::fs::write(place.path.join("pack/x.idx"), index).unwrap();
+        let objects = Objects::open(vec![place], Algorithm::Sha1).unwrap();
+        let read = |most: usize| Reader::new(&objects, 1 << 30).with_at_most(most as u64).read(32);
+        assert_eq!(read(40 * LENGTH).unwrap().1.len(), LENGTH);
+        assert!(read(30 * LENGTH).unwrap_err().to_string().contains("too much"));
+    }
 }

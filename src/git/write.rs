@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Most bytes that are made to write what a command has made (see [`Reader::with_at_most`]).
-pub const VERIFIED_MOST: u64 = 32 << 30;
+pub const VERIFIED_MOST: u64 = 16 << 30;
 
 /// What is written of a pack and is still in memory.
 struct Packing<'a> {

@@ -148,8 +148,12 @@ impl<'a> Loaded<'a> {
         for directory in &repositories {
             tell_of_git(&git::put_back_for_the_dead(directory).map_err(ShieldError::from)?);
         }
-        let mut shielded = Manifest::of(&[&plan.shields[..], &repositories].concat())?;
-        shielded.leave_out(repositories.iter().map(|directory| git::wrapper(directory, run.as_str())));
+        // What earlier runs have kept is their commands', of any size, and no part of the repository.
+        let mut own: Vec<_> = repositories.iter().map(|directory| git::wrapper(directory, run.as_str())).collect();
+        for directory in &repositories {
+            own.extend(git::wrappers(directory).map_err(ShieldError::from)?.into_iter().map(|(path, _)| path));
+        }
+        let shielded = Manifest::less(&[&plan.shields[..], &repositories].concat(), &own)?;
         plan.mounts.as_mut().map_or(Ok(()), |view| shielded.hold(view))?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {

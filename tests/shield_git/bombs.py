@@ -1,7 +1,5 @@
-"""Small files in a git directory of whose reading there is no end in time or memory: paths, indexes, deltas or sparse."""
+"""Small files in a git directory of whose reading there is no end in time or memory: paths, indexes or sparse."""
 import hashlib, os, struct, subprocess, sys, zlib
-
-SIZE = 400 << 20
 
 
 def run(command, **more):
@@ -69,29 +67,6 @@ def commit_of(blobs):
     commit = run(f"printf 'tree {oid}\\nauthor a <a@a> 0 +0000\\ncommitter a <a@a> 0 +0000\\n\\nx\\n' > /tmp/commit; "
                  "git hash-object -w -t commit --literally /tmp/commit")
     open(".git/refs/heads/bomb", "w").write(commit + "\n")
-
-
-def deltas():
-    """A large blob, and a chain of deltas each of which makes as large a one."""
-    zeros = bytes(1 << 20)
-    packer = zlib.compressobj(9)
-    blob = b"".join(packer.compress(zeros) for _ in range(SIZE >> 20)) + packer.flush()
-    whole = hashlib.sha1(b"blob %d\0" % SIZE)
-    for _ in range(SIZE >> 20):
-        whole.update(zeros)
-    at = whole.digest()
-    entries = [(at, head(3, SIZE) + blob)]
-    # 16 MiB less a byte at most for each piece.
-    piece, pieces = (1 << 24) - 1, SIZE // ((1 << 24) - 1)
-    order = b"\xf0" + struct.pack("<I", piece)[:3]
-    last = SIZE - piece * pieces
-    delta = size(SIZE) + size(SIZE) + order * pieces + b"\xf0" + struct.pack("<I", last)[:3]
-    for n in range(600):
-        name = struct.pack(">I", n) + bytes([7] * 16)
-        entries.append((name, head(7, len(delta)) + at + zlib.compress(delta)))
-        at = name
-    with_pack(entries)
-    commit_of([at])
 
 
 def sparse():

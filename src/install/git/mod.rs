@@ -50,16 +50,24 @@ pub fn store(directory: &Path, run: &str) -> PathBuf {
     wrapper(directory, run).join(STORE)
 }
 
+/// Where runs have, or had, their copies of a git directory, and the names of the runs.
+pub fn wrappers(directory: &Path) -> Result<Vec<(PathBuf, RunId)>, GitError> {
+    let place = Place::new(directory.to_owned());
+    let names = place.names("")?.into_iter().filter(|name| place.has_directory(name));
+    let named = |name: std::ffi::OsString| {
+        let run = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+        Some((directory.join(&name), run))
+    };
+    Ok(names.filter_map(named).collect())
+}
+
 /// Carries back what runs that are over have left in a git directory, and says what has become of it.
 pub fn put_back_for_the_dead(directory: &Path) -> Result<Vec<GitEnd>, GitError> {
     let mut ends = Vec::new();
-    let place = Place::new(directory.to_owned());
-    for name in place.names("")? {
-        let run = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let Some(run) = run.filter(|run| run.parse::<RunId>().is_ok() && place.has_directory(&name)) else { continue };
+    for (wrapper, run) in wrappers(directory)? {
         // What lives is left alone; where that cannot be told it may.
-        let Ok(Some(_held)) = super::reserve::run(run) else { continue };
-        ends.push(carry_back(directory, &wrapper(directory, run))?);
+        let Ok(Some(_held)) = super::reserve::run(run.as_str()) else { continue };
+        ends.push(carry_back(directory, &wrapper)?);
     }
     Ok(ends)
 }
