@@ -2,71 +2,15 @@
 //! in it as in any other; what it commits is in the real one afterwards (issue 7).
 
 mod common;
+#[path = "shield_git/repository.rs"]
+mod repository;
 #[path = "rungs/rung.rs"]
 mod rung;
 
-use common::{Ended, Fence, RINGFENCE, as_root, own_user};
+use common::{Fence, RINGFENCE, as_root, own_user};
+use repository::*;
 use ringfence::ledger::record::ShieldState;
 use rung::{Rung, WORKSPACE};
-
-/// What lies ahead of HEAD.
-const TOKEN: &str = "CANARY-7f3a91c";
-/// What a remote's address holds.
-const SECRET: &str = "hunter2-password";
-const HOSTILE: &str = "/usr/local/lib/hostile.py";
-/// The rungs that have mounts.
-const WITH_MOUNTS: [Rung; 2] = [Rung::Full, Rung::Rootless];
-
-/// A repository whose future is in a pack, on a branch, behind a tag, in the reflog, at a remote's branch and in a stash; with
-/// something staged, and something changed.
-fn repository(more: &str, init: &str) -> String {
-    let secret = format!("https://me:{SECRET}@git.example.test/x.git");
-    format!(
-        "export HOME=/tmp GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; cd {WORKSPACE}
-         git init -q -b main {init} .; git config user.name dev; git config user.email dev@example.test
-         for n in 1 2 3; do mkdir -p deep/er; seq $n 2000 > numbers; echo $n > deep/er/file; git add .; git commit -qm past-$n; done
-         git tag -a v1.0 -m one HEAD~1
-         git checkout -qb future; seq 4 2000 > numbers; echo {TOKEN} > fix.txt; git add .; git commit -qm '{TOKEN} the fix'; git tag v2.0
-         git checkout -q main; git merge -q --ff-only future; git reset -q --hard HEAD~1
-         git remote add origin {secret}; git update-ref refs/remotes/origin/main future
-         echo '{TOKEN} stashed' >> numbers; git stash -q
-         {more}
-         echo changed >> deep/er/file; echo staged > staged; git add staged"
-    )
-}
-
-fn prepared(user: u32, home: &str, more: &str, init: &str) -> (Fence, String) {
-    let fence = Fence::new();
-    rung::prepare(&fence, user, home);
-    fence.world.write(HOSTILE, include_bytes!("shield_git/hostile.py"), 0o644);
-    let said = fence.as_user(user, &format!("set -e; {}", repository(more, init)));
-    assert_eq!(said.code, Some(0), "{said}");
-    as_root(&fence, &format!("mkdir -p /mnt/alias; mount --bind {WORKSPACE} /mnt/alias"));
-    let future = git(&fence, "rev-parse future");
-    (fence, future)
-}
-
-/// What git says of the real repository, outside.
-fn git(fence: &Fence, arguments: &str) -> String {
-    as_root(fence, &format!("git --no-optional-locks -c safe.directory='*' -C {WORKSPACE} {arguments}"))
-        .trim_end()
-        .to_owned()
-}
-
-fn run(rung: Rung, fence: &Fence, user: u32, home: &str, flags: &[&str], script: &str) -> Ended {
-    as_root(fence, "rm -f /var/log/rungs*/*.jsonl; rm -rf /tmp/mirror /tmp/alt /tmp/b");
-    rung.run(fence, user, home, flags, &["bash", "-c", script])
-}
-
-/// The real repository has nothing of the run's any more.
-fn assert_tidy(fence: &Fence) {
-    assert_eq!(
-        as_root(fence, &format!("find {WORKSPACE}/.git -name '*ringfence*' -o -name '*.lock' -o -name 'tmp_*'")),
-        ""
-    );
-    let said = fence.as_root(&format!("git -c safe.directory='*' -C {WORKSPACE} fsck --strict"));
-    assert_eq!(said.code, Some(0), "{said}");
-}
 
 fn nothing_of_the_future(rung: Rung, more: &str, init: &str) {
     let user = own_user();
@@ -162,75 +106,6 @@ fn the_command_works_as_in_any_repository_and_the_outside_has_what_it_commits() 
         let owner = as_root(&fence, &format!("find {WORKSPACE}/.git ! -user {user} | head"));
         assert_eq!(owner, "", "{rung:?}: what was carried back belongs to whom the repository does");
         assert_tidy(&fence);
-    }
-}
-
-#[test]
-fn what_was_kept_from_the_command_is_not_checked_out_by_it() {
-    let user = own_user();
-    let home = format!("/home/dev{user}");
-    let rung = Rung::Full;
-    {
-        for (attack, left) in [
-            ("echo $FUTURE > .git/refs/heads/main", "is named and not there"),
-            ("echo $FUTURE > .git/refs/heads/mine; git symbolic-ref HEAD refs/heads/mine", "is named and not there"),
-            ("git symbolic-ref HEAD refs/heads/future", "refs/heads/future was not given to the command"),
-            ("echo $FUTURE > .git/HEAD", "is named and not there"),
-            (
-                "echo $(pwd)/.git/objects/../../../objects > .git/objects/info/alternates; echo ../../../objects >> .git/objects/info/alternates; \
-                 echo $FUTURE > .git/refs/heads/main",
-                "is named and not there",
-            ),
-            (
-                "rm -rf .git/objects/pack; ln -s ../../../objects/pack .git/objects/pack; echo $FUTURE > .git/refs/heads/main",
-                "",
-            ),
-            ("git update-index --add --cacheinfo 100644,$BLOB,stolen", "index: object"),
-            (
-                "git checkout -q -b future; git commit -qm other --allow-empty",
-                "the real repository has another one of that name",
-            ),
-            (
-                "mkdir -p .git/refs/heads/future; git rev-parse HEAD > .git/refs/heads/future/x",
-                "the real repository has refs/heads/future",
-            ),
-            (
-                "ln -s /etc/passwd .git/refs/heads/passwd; mkfifo .git/refs/heads/fifo; rm .git/index; mkfifo .git/index",
-                "",
-            ),
-            ("rm -rf .git/* ; ln -s / .git/objects; ln -s /etc .git/refs", ""),
-            (
-                "o=$(git hash-object -w numbers); f=.git/objects/${o:0:2}/${o:2}; mkdir -p ${f%/*}; chmod u+w $f; \
-                 t=$(printf '100644 blob %s\\t.git\\n' $o | git mktree); c=$(git commit-tree -m x $t -p HEAD); echo $c > .git/refs/heads/main",
-                "it is no sound tree",
-            ),
-        ] {
-            let (fence, future) = prepared(user, &home, "git gc -q", "");
-            let blob = git(&fence, "rev-parse future:fix.txt");
-            let (main, head) = (git(&fence, "rev-parse main"), git(&fence, "symbolic-ref HEAD"));
-            let index = as_root(&fence, &format!("sha256sum {WORKSPACE}/.git/index"));
-            let script = format!("FUTURE={future}; BLOB={blob}; {attack}; true");
-            let ended = run(rung, &fence, user, &home, &["--shield-git"], &script);
-            assert_eq!(ended.said.code, Some(0), "{rung:?} {attack}: {ended}");
-            assert_eq!(git(&fence, "rev-parse main"), main, "{rung:?} {attack}: {ended}");
-            assert_eq!(
-                (git(&fence, "symbolic-ref HEAD"), git(&fence, "rev-parse future")),
-                (head, future),
-                "{attack}: {ended}"
-            );
-            assert_eq!(as_root(&fence, &format!("sha256sum {WORKSPACE}/.git/index")), index, "{attack}: {ended}");
-            let end = &ended.seal().git[0];
-            assert!(end.left.iter().any(|cause| cause.contains(left)), "{rung:?} {attack}: {end:?}");
-            let kept = end.kept.as_deref().unwrap_or_else(|| panic!("{attack}: {ended}"));
-            assert!(
-                kept.starts_with(&format!("{WORKSPACE}/.git/ringfence-")) && ended.said.err.contains(kept),
-                "{ended}"
-            );
-            as_root(&fence, &format!("test -d {kept}"));
-            // It is looked at once.
-            let next = run(rung, &fence, user, &home, &["--shield-git"], "git log --oneline | wc -l");
-            assert_eq!((next.said.code, next.said.out.trim()), (Some(0), "3"), "{attack}: {next}");
-        }
     }
 }
 

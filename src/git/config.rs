@@ -62,11 +62,13 @@ pub fn filter(path: &Path, text: &[u8]) -> Result<Filtered, GitError> {
     let text = std::str::from_utf8(text).map_err(|_| form(path, "it is not UTF-8"))?;
     let mut filtered = Filtered { text: String::new(), algorithm: Algorithm::Sha1 };
     let (mut section, mut header, mut written) = (String::new(), "", true);
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
+    let mut lines = text.lines().zip(1..);
+    while let Some((line, number)) = lines.next() {
         let mut rest = line.trim_start_matches([' ', '\t', '\u{feff}']);
-        if rest.starts_with('[') {
-            let end = end_of_header(rest).ok_or_else(|| form(path, format!("{line:?} is no section's head")))?;
+        // Of heads there may be more than one in a line.
+        while rest.starts_with('[') {
+            let end = end_of_header(rest)
+                .ok_or_else(|| form(path, format!("line {number} has no section's head where one begins")))?;
             header = &rest[..end];
             let name = header[1..end - 1].split([' ', '\t', '.', '"']).next().unwrap_or_default();
             section = name.to_ascii_lowercase();
@@ -79,12 +81,15 @@ pub fn filter(path: &Path, text: &[u8]) -> Result<Filtered, GitError> {
         // A value goes on behind a backslash at the end of its line.
         let mut whole = rest.to_owned();
         while goes_on(&whole) {
-            let Some(more) = lines.next() else { break };
+            let Some((more, _)) = lines.next() else { break };
             whole.push('\n');
             whole.push_str(more);
         }
         let key: String = whole.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
         let key = key.to_ascii_lowercase();
+        if !key.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Err(form(path, format!("line {number} is neither a section's head nor a variable")));
+        }
         if section == "extensions" {
             filtered.note_extension(path, &key, value_of(&whole))?;
         }
@@ -177,6 +182,10 @@ mod tests {
         assert_eq!(text(config), expected);
         let behind_a_comment = "[core]\na = b # c \\\n[remote \"o\"]\n\turl = secret\n";
         assert_eq!(text(behind_a_comment), "[core]\n\ta = b # c \\\n");
+        assert_eq!(
+            text("[core] [remote \"o\"] url = secret\n\tpush = x\n[core][user] name = a\n"),
+            "[user]\n\tname = a\n"
+        );
         assert_eq!(text("[remote.x]\nurl=secret\\\n[core]\\\nbare\n"), "", "a line that goes on is no section's head");
     }
 
@@ -187,13 +196,17 @@ mod tests {
         assert!(of("[extensions]\nrefStorage = reftable\n").unwrap_err().to_string().contains("reftable"));
         assert!(of("[extensions]\npartialClone = origin\n").is_err());
         assert!(of("[extensions]\ncompatObjectFormat = sha1\n").is_err());
-        assert!(of("[core\n").is_err());
+        for bad in
+            ["[core\n", "[core]\n\r[remote \"o\"] url = x\n", "[core]\n= x\n", "[core]\n\u{b}[remote \"o\"] url = x\n"]
+        {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
     }
 
     proptest::proptest! {
         #[test]
-        fn a_url_is_never_kept(before in "[\\[\\]a-z\"\\\\ =\n]{0,40}") {
-            let config = format!("{before}\n[remote \"o\"]\n\turl = SECRET\n");
+        fn a_url_is_never_kept(before in "[\\[\\]a-z\"\\\\ =\r\n]{0,40}") {
+            let config = format!("{before}\n[core] [remote \"o\"]\n\turl = SECRET\n");
             if let Ok(filtered) = filter(Path::new("config"), config.as_bytes()) {
                 // A line before that goes on takes the section's head for its own.
                 proptest::prop_assert!(!filtered.text.contains("SECRET") || before.ends_with('\\'));

@@ -38,8 +38,9 @@ impl Inflater {
         let flags =
             inflate_flags::TINFL_FLAG_PARSE_ZLIB_HEADER | inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
         self.state.init();
-        let (status, _, written) = decompress(&mut self.state, stream, room, 0, flags);
-        if status != TINFLStatus::Done || written != size {
+        let (status, read, written) = decompress(&mut self.state, stream, room, 0, flags);
+        // An entry ends with its stream: what stood behind would be read again and again, and counted nowhere.
+        if status != TINFLStatus::Done || written != size || read != stream.len() {
             return None;
         }
         if own.is_empty() {
@@ -79,6 +80,9 @@ mod tests {
             assert!(inflater.inflate(&stream, length as u64 + 1).is_none(), "{length}");
             assert!(length == 0 || inflater.inflate(&stream, length as u64 - 1).is_none(), "{length}");
             assert!(inflater.inflate(&stream[..stream.len() - 1], length as u64).is_none(), "{length}: torn");
+            stream.push(0);
+            assert!(inflater.inflate(&stream, length as u64).is_none(), "{length}: more behind it");
+            stream.pop();
             *stream.last_mut().unwrap() ^= 1;
             assert!(inflater.inflate(&stream, length as u64).is_none(), "{length}: another checksum");
         }

@@ -52,7 +52,7 @@ pub fn with_alternates(objects: &Place) -> Result<Vec<Place>, GitError> {
             // One that is gone is passed over, as git does.
             let Ok(real) = named.canonicalize() else { continue };
             if !found.iter().any(|known| known.path == real) {
-                found.push(Place::trusted(real));
+                found.push(Place::new(real));
             }
             if found.len() > ALTERNATES {
                 return Err(form(
@@ -210,28 +210,50 @@ pub struct Reader<'a> {
     kept: Vec<Option<Kept>>,
     kept_bytes: usize,
     limit: u64,
+    /// How many bytes may still be made.
+    left: u64,
+}
+
+/// What an object costs beside its bytes.
+const EACH: u64 = 4096;
+
+fn spend(left: &mut u64, bytes: u64, oid: impl FnOnce() -> Oid) -> Result<(), GitError> {
+    let rest = left.checked_sub(bytes);
+    *left = rest.unwrap_or(0);
+    rest.map(drop).ok_or_else(|| GitError::Object { oid: oid(), fault: "with it there is too much to be read" })
 }
 
 impl<'a> Reader<'a> {
     /// Reads objects of at most `limit` bytes.
     pub fn new(objects: &'a Objects, limit: u64) -> Reader<'a> {
         let kept = vec![None; objects.len().clamp(1, KEPT)];
-        Reader { objects, inflater: Inflater::new(), entry: Vec::new(), kept, kept_bytes: 0, limit }
+        Reader { objects, inflater: Inflater::new(), entry: Vec::new(), kept, kept_bytes: 0, limit, left: u64::MAX }
+    }
+
+    /// Makes no more than so many bytes in all, each object that is read and each step of a delta counted: a few bytes of a hostile
+    /// pack may say to make the same large object thousands of times.
+    pub fn with_at_most(self, left: u64) -> Reader<'a> {
+        Reader { left, ..self }
     }
 
     /// An object. Its name is not held against its content.
     pub fn read(&mut self, number: u32) -> Result<(Kind, Arc<Vec<u8>>), GitError> {
         let mut deltas: Vec<(u32, Vec<u8>)> = Vec::new();
         let (mut at, mut bytes) = (number, 0u64);
+        let objects = self.objects;
+        spend(&mut self.left, EACH, || objects.name(number))?;
         let (kind, mut content) = loop {
             let kept = &self.kept[at as usize % self.kept.len()];
             if let Some((_, kind, content)) = kept.as_ref().filter(|(kept, ..)| *kept == at) {
-                break (*kind, content.clone());
+                let kept = (*kind, content.clone());
+                spend(&mut self.left, kept.1.len() as u64, || objects.name(at))?;
+                break kept;
             }
-            let fault = |fault| GitError::Object { oid: self.objects.name(at), fault };
-            match self.objects.held(at) {
+            let fault = |fault| GitError::Object { oid: objects.name(at), fault };
+            match objects.held(at) {
                 Held::Loose(place, oid) => {
                     let (kind, content) = loose::read(place, &oid, self.limit)?;
+                    spend(&mut self.left, content.len() as u64, || oid)?;
                     break (kind, Arc::new(content));
                 }
                 Held::Packed(pack, place) => {
@@ -241,13 +263,15 @@ impl<'a> Reader<'a> {
                     if bytes > self.limit || deltas.len() > CHAIN {
                         return Err(fault("it is too large"));
                     }
+                    let cost = head.size.saturating_add(entry.len() as u64);
+                    spend(&mut self.left, cost, || objects.name(at))?;
                     let inflated = self.inflater.inflate(&entry[head.data..], head.size);
                     let inflated = inflated.ok_or_else(|| fault("it cannot be inflated"))?;
                     match (head.kind, head.base) {
                         (Some(kind), _) => break (kind, Arc::new(inflated)),
                         (None, Some(base)) => {
                             deltas.push((at, inflated));
-                            at = self.objects.base(at, base).ok_or_else(|| fault("its delta has no base"))?;
+                            at = objects.base(at, base).ok_or_else(|| fault("its delta has no base"))?;
                         }
                         (None, None) => return Err(fault("its entry in the pack has no head")),
                     }
@@ -257,8 +281,9 @@ impl<'a> Reader<'a> {
         self.keep(at, kind, &content);
         while let Some((of, delta)) = deltas.pop() {
             let made = delta::apply(&content, &delta, self.limit);
-            let fault = || GitError::Object { oid: self.objects.name(of), fault: "its delta does not fit its base" };
+            let fault = || GitError::Object { oid: objects.name(of), fault: "its delta does not fit its base" };
             content = Arc::new(made.ok_or_else(fault)?);
+            spend(&mut self.left, content.len() as u64, || objects.name(of))?;
             self.keep(of, kind, &content);
         }
         Ok((kind, content))
@@ -287,5 +312,84 @@ impl<'a> Reader<'a> {
         if let Some((.., old)) = self.kept[slot].replace((number, kind, content.clone())) {
             self.kept_bytes -= old.len();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::ZlibEncoder;
+    use std::io::Write;
+
+    fn deflated(content: &[u8]) -> Vec<u8> {
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn no_more_is_made_than_was_allowed() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(directory.path().canonicalize().unwrap());
+        let content = vec![b'x'; 1 << 20];
+        let oid = Algorithm::Sha1.name_of(Kind::Blob, &content);
+        let path = place.path.join(loose::path_of(&oid));
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(path, deflated(&[b"blob 1048576\0", &content[..]].concat())).unwrap();
+        let objects = Objects::open(vec![place], Algorithm::Sha1).unwrap();
+        let number = objects.find(&oid).unwrap();
+        let mut reader = Reader::new(&objects, 1 << 30).with_at_most(2 * ((1 << 20) + EACH));
+        assert!(reader.read_verified(number).is_ok() && reader.read(number).is_ok());
+        assert!(reader.read(number).unwrap_err().to_string().contains("too much"));
+        assert!(reader.read(number).is_err(), "nor afterwards");
+        let mut reader = Reader::new(&objects, 1 << 30);
+        assert!((0..100).all(|_| reader.read(number).is_ok()));
+    }
+
+    /// A size as packs and deltas have it, seven bits a byte; `first` are what stands before it in its first byte.
+    fn sized(mut size: usize, first: Option<u8>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(kind) = first {
+            bytes.push(kind << 4 | (size & 15) as u8 | 0x80);
+            size >>= 4;
+        }
+        while size > 0x7f {
+            bytes.push((size & 0x7f) as u8 | 0x80);
+            size >>= 7;
+        }
+        bytes.push(size as u8);
+        bytes
+    }
+
+    #[test]
+    fn each_step_of_a_delta_counts() {
+        const LENGTH: usize = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(directory.path().canonicalize().unwrap());
+        let mut pack = b"PACK\0\0\0\x02\0\0\0\x21".to_vec();
+        let mut offsets = vec![pack.len() as u32];
+        pack.extend([sized(LENGTH, Some(3)), deflated(&vec![0; LENGTH])].concat());
+        // All of the base, in two pieces of half a mebibyte: 32 times, one on the other.
+        let piece = |at: u8| [0x80 | 0x04 | 0x40, at, 0x08];
+        let delta = [sized(LENGTH, None), sized(LENGTH, None), piece(0).to_vec(), piece(8).to_vec()].concat();
+        for number in 0..32u8 {
+            offsets.push(pack.len() as u32);
+            pack.extend([sized(delta.len(), Some(7)), vec![number; 20], deflated(&delta)].concat());
+        }
+        pack.extend([0; 20]);
+        let mut index = b"\xfftOc\0\0\0\x02".to_vec();
+        (0..256u32).for_each(|first| index.extend((first + 1).min(33).to_be_bytes()));
+        (0..33u8).for_each(|number| index.extend([number; 20]));
+        index.extend([0; 4 * 33]);
+        offsets.iter().for_each(|offset| index.extend(offset.to_be_bytes()));
+        index.extend([0; 40]);
+        std::fs::create_dir(place.path.join("pack")).unwrap();
+        std::fs::write(place.path.join("pack/x.pack"), pack).unwrap();
+        std::fs::write(place.path.join("pack/x.idx"), index).unwrap();
+        let objects = Objects::open(vec![place], Algorithm::Sha1).unwrap();
+        let read = |most: usize| Reader::new(&objects, 1 << 30).with_at_most(most as u64).read(32);
+        assert_eq!(read(40 * LENGTH).unwrap().1.len(), LENGTH);
+        assert!(read(30 * LENGTH).unwrap_err().to_string().contains("too much"));
     }
 }

@@ -1,6 +1,7 @@
-//! A directory whose files are read: with links followed where its owner is trusted, without where a command wrote it.
+//! A directory whose files are read. No symbolic link is followed, on the way to it or in it: who may write there could have
+//! a reader of more privilege read, or write, what is not his.
 
-use super::{GitError, io};
+use super::{GitError, form, io};
 use nix::dir::Dir;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use std::ffi::{OsStr, OsString};
@@ -10,48 +11,43 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// Most names in a directory.
+const NAMES: usize = 4_000_000;
 /// Most bytes that there is room for before a file is read: its length is a claim.
 const ROOM: u64 = 64 << 20;
 
-/// A directory, and whether links in it are followed.
+/// A directory.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Where it is.
+    /// Where it is, free of symbolic links.
     pub path: PathBuf,
-    links: bool,
 }
 
 impl Place {
-    /// A directory whose owner is trusted.
-    pub fn trusted(path: PathBuf) -> Place {
-        Place { path, links: true }
-    }
-
-    /// A directory that a command could write. Its own path has no links in it either.
-    pub fn hostile(path: PathBuf) -> Place {
-        Place { path, links: false }
+    /// A directory, which need not be there.
+    pub fn new(path: PathBuf) -> Place {
+        Place { path }
     }
 
     /// A directory beneath.
     pub fn at(&self, below: impl AsRef<Path>) -> Place {
-        Place { path: self.path.join(below), links: self.links }
+        Place { path: self.path.join(below) }
     }
 
-    fn open_as(&self, path: &Path, flags: OFlag) -> std::io::Result<OwnedFd> {
+    fn open_as(path: &Path, flags: OFlag) -> std::io::Result<OwnedFd> {
         let flags = flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-        let resolve = if self.links { ResolveFlag::empty() } else { ResolveFlag::RESOLVE_NO_SYMLINKS };
-        Ok(openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(resolve))?)
+        Ok(openat2(AT_FDCWD, path, OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS))?)
     }
 
     /// Opens a regular file.
     pub fn open(&self, below: impl AsRef<Path>) -> Result<File, GitError> {
         let path = self.path.join(below);
-        let opened = self.open_as(&path, OFlag::empty()).map(File::from);
+        let opened = Self::open_as(&path, OFlag::empty()).map(File::from);
         let regular = opened.and_then(|file| match file.metadata()?.is_file() {
             true => Ok(file),
             false => Err(ErrorKind::InvalidInput.into()),
         });
-        regular.map_err(io(&path))
+        regular.map_err(failed(&path))
     }
 
     /// A file's content; `None` where there is no such file.
@@ -65,7 +61,7 @@ impl Place {
         let mut content = Vec::with_capacity(length.min(limit).min(ROOM) as usize + 1);
         file.take(limit + 1).read_to_end(&mut content).map_err(io(&path))?;
         match content.len() as u64 > limit {
-            true => Err(super::form(&path, format!("it is longer than {limit} bytes"))),
+            true => Err(form(&path, format!("it is longer than {limit} bytes"))),
             false => Ok(Some(content)),
         }
     }
@@ -73,9 +69,9 @@ impl Place {
     /// The names in a directory, sorted; none where there is no such directory.
     pub fn names(&self, below: impl AsRef<Path>) -> Result<Vec<OsString>, GitError> {
         let path = self.path.join(below);
-        let directory = match self.open_as(&path, OFlag::O_DIRECTORY) {
+        let directory = match Self::open_as(&path, OFlag::O_DIRECTORY) {
             Err(cause) if is_missing(&cause) => return Ok(Vec::new()),
-            opened => opened.map_err(io(&path))?,
+            opened => opened.map_err(failed(&path))?,
         };
         let mut directory = Dir::from_fd(directory).map_err(|errno| io(&path)(errno.into()))?;
         let mut names = Vec::new();
@@ -85,6 +81,9 @@ impl Place {
             if name != "." && name != ".." {
                 names.push(name.to_owned());
             }
+            if names.len() > NAMES {
+                return Err(form(&path, format!("it has more than {NAMES} names")));
+            }
         }
         names.sort();
         Ok(names)
@@ -92,7 +91,19 @@ impl Place {
 
     /// Whether there is a directory.
     pub fn has_directory(&self, below: impl AsRef<Path>) -> bool {
-        self.open_as(&self.path.join(below), OFlag::O_DIRECTORY).is_ok()
+        Self::open_as(&self.path.join(below), OFlag::O_DIRECTORY).is_ok()
+    }
+}
+
+/// Why a path cannot be opened; a link is named as what it is.
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> GitError {
+    let path = path.to_owned();
+    move |cause| match cause.raw_os_error() {
+        Some(libc::ELOOP) => form(
+            &path,
+            "it is a symbolic link, or lies behind one, and none is followed; accepted: files and directories",
+        ),
+        _ => GitError::Io { path, cause },
     }
 }
 

@@ -61,6 +61,26 @@ pub fn is_valid(name: &str) -> bool {
         && !name.contains(forbidden)
 }
 
+/// Whether a name that git takes is one that its own commands would make: none that reads as an option or as HEAD.
+pub fn is_usual(name: &str) -> bool {
+    let short = name.splitn(3, '/').nth(2).unwrap_or_default();
+    short != "HEAD" && !short.split('/').any(|part| part.starts_with('-'))
+}
+
+/// The names that git would take to mean something else if there were a reference of this name: branches that a tag, and
+/// branches of remotes that a tag or a branch stands before (gitrevisions(7), "<refname>").
+pub fn shadowed(name: &str) -> Vec<String> {
+    let behind: (&str, &[&str]) = match (name.strip_prefix("refs/tags/"), name.strip_prefix("refs/heads/")) {
+        (Some(short), _) => (short, &["refs/heads/", "refs/remotes/"]),
+        (None, Some(short)) => (short, &["refs/remotes/"]),
+        (None, None) => return Vec::new(),
+    };
+    let (short, prefixes) = behind;
+    let mut names: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}{short}")).collect();
+    names.push(format!("refs/remotes/{short}/HEAD"));
+    names
+}
+
 /// HEAD of a git directory.
 pub fn head(directory: &Place, algorithm: Algorithm) -> Result<Head, GitError> {
     let path = directory.path.join("HEAD");
@@ -81,10 +101,15 @@ pub fn all(directory: &Place, algorithm: Algorithm) -> Result<BTreeMap<String, O
             }
             if directory.has_directory(&name) {
                 pending.push((name, depth + 1));
-            } else if is_valid(&name)
-                && let Ok(Some(oid)) = value(directory, &name, algorithm)
-            {
-                found.insert(name, oid);
+            } else if is_valid(&name) {
+                match value(directory, &name, algorithm) {
+                    Ok(Some(oid)) => {
+                        found.insert(name, oid);
+                    }
+                    Err(error @ GitError::Form { .. }) => return Err(error),
+                    // What is no file, or names another reference.
+                    Ok(None) | Err(_) => {}
+                }
             }
         }
     }
@@ -92,10 +117,30 @@ pub fn all(directory: &Place, algorithm: Algorithm) -> Result<BTreeMap<String, O
 }
 
 /// What a loose reference names; `None` where there is none, or it names another reference.
-pub fn value(directory: &Place, name: &str, algorithm: Algorithm) -> Result<Option<Oid>, GitError> {
+fn value(directory: &Place, name: &str, algorithm: Algorithm) -> Result<Option<Oid>, GitError> {
     let text = directory.read(Path::new(name), LIMIT)?.unwrap_or_default();
+    Ok(first_word(&text, algorithm))
+}
+
+fn first_word(text: &[u8], algorithm: Algorithm) -> Option<Oid> {
     let end = text.iter().position(u8::is_ascii_whitespace).unwrap_or(text.len());
-    Ok(Oid::from_hex(&text[..end], algorithm))
+    Oid::from_hex(&text[..end], algorithm)
+}
+
+/// What a reference names at this moment, loose or packed; `None` where there is none.
+///
+/// # Errors
+/// One that names another reference, or nothing.
+pub fn current(directory: &Place, name: &str, algorithm: Algorithm) -> Result<Option<Oid>, GitError> {
+    // A directory may be left of references that are gone.
+    let loose = if directory.has_directory(name) { None } else { directory.read(name, LIMIT)? };
+    match loose {
+        Some(text) => {
+            let named = first_word(&text, algorithm);
+            named.map(Some).ok_or_else(|| form(&directory.path.join(name), "it does not name an object itself"))
+        }
+        None => Ok(packed(directory, algorithm)?.remove(name)),
+    }
 }
 
 fn packed(directory: &Place, algorithm: Algorithm) -> Result<BTreeMap<String, Oid>, GitError> {
@@ -138,6 +183,42 @@ mod tests {
         ] {
             assert!(!is_valid(bad), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_git_would_mistake_is_known() {
+        for bad in ["refs/heads/-x", "refs/tags/a/--upload-pack=x", "refs/heads/HEAD"] {
+            assert!(is_valid(bad) && !is_usual(bad), "{bad}");
+        }
+        assert!(is_usual("refs/heads/a-b") && is_usual("refs/heads/HEADS"));
+        assert_eq!(shadowed("refs/tags/m"), ["refs/heads/m", "refs/remotes/m", "refs/remotes/m/HEAD"]);
+        assert_eq!(shadowed("refs/heads/o/m"), ["refs/remotes/o/m", "refs/remotes/o/m/HEAD"]);
+        assert!(shadowed("refs/notes/x").is_empty());
+    }
+
+    #[test]
+    fn a_reference_is_known_loose_and_packed_and_past_no_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::new(directory.path().canonicalize().unwrap());
+        let (one, two) = ("1".repeat(40), "2".repeat(40));
+        std::fs::create_dir_all(place.path.join("refs/heads/empty")).unwrap();
+        std::fs::write(
+            place.path.join("packed-refs"),
+            format!("{one} refs/heads/a\n{one} refs/heads/b\n{one} refs/heads/empty\n"),
+        )
+        .unwrap();
+        std::fs::write(place.path.join("refs/heads/b"), format!("{two}\n")).unwrap();
+        std::fs::write(place.path.join("refs/heads/to"), "ref: refs/heads/b\n").unwrap();
+        let now = |name: &str| current(&place, name, Algorithm::Sha1).map(|oid| oid.map(|oid| oid.to_string()));
+        assert_eq!(now("refs/heads/a").unwrap(), Some(one.clone()));
+        assert_eq!(now("refs/heads/b").unwrap(), Some(two.clone()));
+        assert_eq!(now("refs/heads/empty").unwrap(), Some(one));
+        assert_eq!(now("refs/heads/none").unwrap(), None);
+        assert!(now("refs/heads/to").is_err());
+        assert_eq!(all(&place, Algorithm::Sha1).unwrap().len(), 3);
+        std::os::unix::fs::symlink(place.path.join("refs/heads/b"), place.path.join("refs/heads/link")).unwrap();
+        assert!(all(&place, Algorithm::Sha1).unwrap_err().to_string().contains("symbolic link"));
+        assert!(now("refs/heads/link").is_err());
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// Most bytes that are made to write what a command has made (see [`Reader::with_at_most`]).
+pub const VERIFIED_MOST: u64 = 16 << 30;
 /// Numbers of an entry that is a delta, by the distance of its base and by its name (gitformat-pack(5)).
 const BY_DISTANCE: u8 = 6;
 const BY_NAME: u8 = 7;
@@ -72,7 +74,7 @@ pub fn pack(path: &Path, objects: &Objects, numbers: &[u32], verified: bool, lim
     let hash = sink::write(path, objects.algorithm, expected, |sink| {
         sink.put(b"PACK\0\0\0\x02")?;
         sink.put(&count.to_be_bytes())?;
-        let mut reader = Reader::new(objects, limit);
+        let mut reader = Reader::new(objects, limit).with_at_most(if verified { VERIFIED_MOST } else { u64::MAX });
         let mut scratch = Vec::new();
         let mut deflate = Compress::new(Compression::fast(), true);
         for number in objects.in_order(&within) {

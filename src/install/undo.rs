@@ -5,6 +5,7 @@ use super::git;
 use super::reserve::{self, ReserveError};
 use super::workspace::{self, Owners, WorkspaceError};
 use crate::git::GitError;
+use crate::ledger::record::GitEnd;
 use crate::ledger::target::{self, Made};
 use crate::ledger::{LedgerError, UnsafePath, control_path_is_safe};
 use nix::unistd::{Gid, Uid, geteuid};
@@ -122,13 +123,14 @@ impl Undo {
     }
 
     /// Carries back what commands have committed. What is gone meanwhile is no fault.
-    fn carry_back(&self) -> Result<(), UndoError> {
+    fn carry_back(&self) -> Result<Vec<GitEnd>, UndoError> {
+        let mut ends = Vec::new();
         for copy in self.git.iter().filter(|copy| copy.exists()) {
             if let Some(directory) = copy.parent() {
-                git::carry_back(directory, copy)?;
+                ends.push(git::carry_back(directory, copy)?);
             }
         }
-        Ok(())
+        Ok(ends)
     }
 
     fn to_bytes(&self) -> Vec<u8> {
@@ -187,13 +189,14 @@ impl UndoFile {
     }
 }
 
-/// Puts back what runs that are over have left. A run whose processes live is left alone: they work in these trees.
-pub fn put_back_for_the_dead(busy: &BTreeSet<u32>) -> Result<(), UndoError> {
-    let directory = Path::new(DIRECTORY);
+/// Puts back what runs that are over have left, and says what has become of what they committed. A run whose processes live is
+/// left alone: they work in these trees.
+pub fn put_back_for_the_dead(busy: &BTreeSet<u32>) -> Result<Vec<GitEnd>, UndoError> {
+    let (directory, mut ends) = (Path::new(DIRECTORY), Vec::new());
     let ours = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| m.uid() == geteuid().as_raw());
     // Whoever else owns the directory could have put anything there.
     if !ours(directory) {
-        return Ok(());
+        return Ok(ends);
     }
     for entry in std::fs::read_dir(directory).map_err(io("open", directory))? {
         let path = entry.map_err(io("read", directory))?.path();
@@ -214,11 +217,11 @@ pub fn put_back_for_the_dead(busy: &BTreeSet<u32>) -> Result<(), UndoError> {
                 continue;
             }
             undo.put_back().map_err(|cause| UndoError::PutBack { path: path.clone(), cause })?;
-            undo.carry_back()?;
+            ends.extend(undo.carry_back()?);
         }
         std::fs::remove_file(&path).map_err(io("unlink", &path))?;
     }
-    Ok(())
+    Ok(ends)
 }
 
 #[cfg(test)]

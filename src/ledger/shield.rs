@@ -88,9 +88,15 @@ pub struct GitEnd {
     /// What the real repository has of it now: `NAME VALUE`, the first 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<String>,
+    /// How much of that there is beside.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_carried: u64,
     /// What was not carried back, and why, the first 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
+    /// How much of that there is beside.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_left: u64,
     /// Where the command's own copy is kept, if something was not carried back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
@@ -106,6 +112,8 @@ impl GitEnd {
     pub fn carry(&mut self, what: &str) {
         if self.carried.len() < SHIELD_CHANGES {
             self.carried.push(escape::escape(what.as_bytes(), escape::TEXT_LIMIT));
+        } else {
+            self.more_carried += 1;
         }
     }
 
@@ -113,7 +121,19 @@ impl GitEnd {
     pub fn leave(&mut self, what: &str) {
         if self.left.len() < SHIELD_CHANGES {
             self.left.push(escape::escape(what.as_bytes(), escape::TEXT_LIMIT));
+        } else {
+            self.more_left += 1;
         }
+    }
+
+    /// How much was not carried back.
+    pub fn left_count(&self) -> u64 {
+        self.more_left.saturating_add(self.left.len() as u64)
+    }
+
+    /// How much was.
+    pub fn carried_count(&self) -> u64 {
+        self.more_carried.saturating_add(self.carried.len() as u64)
     }
 
     /// The copy is kept.
@@ -123,10 +143,18 @@ impl GitEnd {
 
     /// What was not carried back in one line; `None` where there is nothing.
     pub fn told(&self) -> Option<String> {
+        Some(format!("shield-git: {}: not carried back: {}", self.path, self.left_in_words()?))
+    }
+
+    /// What was not carried back, and where it is kept.
+    pub fn left_in_words(&self) -> Option<String> {
         let first = self.left.first()?;
         let kept = self.kept.as_ref().map(|kept| format!("; the command's copy is kept: {kept}")).unwrap_or_default();
-        let more = if self.left.len() > 1 { format!(" and {} more", self.left.len() - 1) } else { String::new() };
-        Some(format!("shield-git: {}: not carried back: {first}{more}{kept}", self.path))
+        let more = match self.left_count() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Some(format!("{first}{more}{kept}"))
     }
 }
 

@@ -92,6 +92,16 @@ impl Summary {
             Some(_) => writeln!(out, "shields: intact")?,
             None => {}
         }
+        for end in seal.iter().flat_map(|seal| &seal.git) {
+            let (path, carried) = (bounded(&end.path, WIDTH), end.carried_count());
+            match end.left_in_words() {
+                None => writeln!(out, "git: {path}: {carried} carried back")?,
+                Some(left) => {
+                    let left = printable(&left);
+                    writeln!(out, "git: {path}: {carried} carried back, {} not: {left}", end.left_count())?;
+                }
+            }
+        }
         match &self.seal {
             None => writeln!(out, "outcome: not recorded"),
             Some(Seal { outcome, exit_code: Some(code), .. }) => writeln!(out, "outcome: {} {code}", outcome.name()),

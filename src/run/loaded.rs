@@ -1,6 +1,6 @@
 //! The first two stages of a run: what is asked, and the plan of it.
 
-use super::{Planned, control_files, inherited};
+use super::{Planned, complain, control_files, inherited};
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
@@ -13,6 +13,7 @@ use crate::install::reserve::{self, Reservation};
 use crate::install::shields::{self, Manifest, ShieldError};
 use crate::install::undo;
 use crate::ledger::RunId;
+use crate::ledger::record::GitEnd;
 use crate::plan::rung::RUNGS;
 use crate::plan::{self, by_mode, dev_box};
 use crate::policy::{Policy, Posture};
@@ -84,7 +85,7 @@ impl<'a> Loaded<'a> {
         }
         self.busy = reserve::busy_uids();
         reserve::clear_stale_walls(&mut self.busy)?;
-        undo::put_back_for_the_dead(&self.busy)?;
+        tell_of_git(&undo::put_back_for_the_dead(&self.busy)?);
         let user = policy.privilege.user.as_ref();
         if let Some(user) = user {
             let identity = self.databases.named(&user.to_string())?;
@@ -144,12 +145,15 @@ impl<'a> Loaded<'a> {
         inherited::check_stdio(&plan)?;
         let repositories = plan.mounts.iter().flat_map(|view| &view.git).map(|cover| cover.directory.clone());
         let repositories: Vec<_> = repositories.collect();
-        repositories
-            .iter()
-            .try_for_each(|directory| git::put_back_for_the_dead(directory))
-            .map_err(ShieldError::from)?;
-        let mut shielded = Manifest::of(&[&plan.shields[..], &repositories].concat())?;
-        shielded.leave_out(repositories.iter().map(|directory| git::wrapper(directory, run.as_str())));
+        for directory in &repositories {
+            tell_of_git(&git::put_back_for_the_dead(directory).map_err(ShieldError::from)?);
+        }
+        // What earlier runs have kept is their commands', of any size, and no part of the repository.
+        let mut own: Vec<_> = repositories.iter().map(|directory| git::wrapper(directory, run.as_str())).collect();
+        for directory in &repositories {
+            own.extend(git::wrappers(directory).map_err(ShieldError::from)?.into_iter().map(|(path, _)| path));
+        }
+        let shielded = Manifest::less(&[&plan.shields[..], &repositories].concat(), &own)?;
         plan.mounts.as_mut().map_or(Ok(()), |view| shielded.hold(view))?;
         control_files::check(&plan, &facts, args)?;
         if let (true, Some(proxy)) = (plan.policy.network.explain, &mut plan.proxy) {
@@ -160,6 +164,11 @@ impl<'a> Loaded<'a> {
         }
         Ok(Planned { args, plan, shielded, facts, invocation, probes, run, own_uid, held, session: None })
     }
+}
+
+/// What earlier runs that were killed had committed has no seal to be told of in.
+fn tell_of_git(ends: &[GitEnd]) {
+    ends.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
 }
 
 /// Before the run's marks are among them.

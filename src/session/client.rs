@@ -8,6 +8,7 @@ use crate::document;
 use crate::error::Error;
 use crate::install::dev_box;
 use crate::install::{reserve, undo};
+use crate::ledger::record::GitEnd;
 use crate::run::complain;
 use nix::unistd::geteuid;
 use std::io::Write;
@@ -57,7 +58,8 @@ fn put_back() -> Result<(), Error> {
     }
     let mut busy = reserve::busy_uids();
     reserve::clear_stale_walls(&mut busy)?;
-    Ok(undo::put_back_for_the_dead(&busy)?)
+    undo::put_back_for_the_dead(&busy)?.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
+    Ok(())
 }
 
 /// `ringfence status`: 0 where the session is up, 1 where there is none.

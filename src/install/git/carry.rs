@@ -5,23 +5,29 @@
 //! though the real repository has the object. Configuration, hooks, logs and stashes are not carried.
 
 use super::given::{Given, Repository};
+use super::real::Real;
+use super::remove::remove;
 use super::store::digest;
 use super::{STORE, find};
 use crate::git::index::{self, Index};
 use crate::git::objects::{Objects, Reader, with_alternates};
 use crate::git::place::Place;
 use crate::git::refs::{self, Head};
-use crate::git::walk::new_beneath;
-use crate::git::{Algorithm, GitError, Kind, Oid, form, io, write};
+use crate::git::walk::{NEW_OBJECTS, new_beneath};
+use crate::git::write::VERIFIED_MOST;
+use crate::git::{Algorithm, GitError, Kind, Oid, form, io};
 use crate::ledger::record::GitEnd;
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{File, Metadata};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Most bytes of an object that a command has made.
 const OBJECT_LIMIT: u64 = 512 << 20;
+/// Most bytes of a command's index, where the real one is not half as long.
+const INDEX_MOST: u64 = 128 << 20;
+/// Most bytes that an index of a pack has for each object.
+const INDEX_OF_ONE: u64 = 128;
+/// Most branches and tags that are carried.
+const REFS_MOST: usize = 1000;
 
 /// Carries back what a copy holds, and removes it; where something of it could not be carried it is kept, and the answer says
 /// where and why.
@@ -30,7 +36,7 @@ pub fn carry_back(directory: &Path, wrapper: &Path) -> Result<GitEnd, GitError> 
     let Some(given) = Given::read(wrapper)? else {
         // Without a list it was never seen by a command, or has been looked at before.
         if !wrapper.join("kept.json").exists() {
-            std::fs::remove_dir_all(wrapper).map_err(io(wrapper))?;
+            remove(wrapper)?;
         }
         return Ok(end);
     };
@@ -45,7 +51,7 @@ pub fn carry_back(directory: &Path, wrapper: &Path) -> Result<GitEnd, GitError> 
         }
     }
     let removed = match end.left.is_empty() {
-        true => std::fs::remove_dir_all(wrapper).map_err(io(wrapper)),
+        true => remove(wrapper),
         false => Given::forget(wrapper),
     };
     if let Err(error) = removed {
@@ -59,11 +65,13 @@ pub fn carry_back(directory: &Path, wrapper: &Path) -> Result<GitEnd, GitError> 
 
 /// One repository, real and copied.
 struct Carrier<'a> {
-    real: Place,
+    real: Real,
+    /// The objects that the real one has.
+    there: Objects,
     copy: Place,
-    like: Metadata,
     algorithm: Algorithm,
     given: &'a Repository,
+    /// The objects that were given to the command and that the real one still has.
     names: HashSet<Oid>,
     objects: Objects,
 }
@@ -71,23 +79,22 @@ struct Carrier<'a> {
 impl Carrier<'_> {
     fn of<'a>(directory: &Path, wrapper: &Path, number: usize, given: &'a Repository) -> Result<Carrier<'a>, GitError> {
         let algorithm = given.algorithm();
-        let copy = Place::hostile(wrapper.join(STORE).join(&given.below));
-        Ok(Carrier {
-            real: Place::trusted(directory.join(&given.below)),
-            like: directory.metadata().map_err(io(directory))?,
-            algorithm,
-            given,
-            names: Given::names(wrapper, number, algorithm)?,
-            // Whatever alternates the command has named lead elsewhere.
-            objects: Objects::open(vec![copy.at("objects")], algorithm)?,
-            copy,
-        })
+        let copy = Place::new(wrapper.join(STORE).join(&given.below));
+        let real = Real::open(directory, &given.below)?;
+        let there = Objects::open(with_alternates(&real.place.at("objects"))?, algorithm)?;
+        let mut names = Given::names(wrapper, number, algorithm)?;
+        check_indexes(&copy, names.len())?;
+        // What was cleared away outside meanwhile is carried back with what needs it.
+        names.retain(|name| there.find(name).is_some());
+        // Whatever alternates the command has named lead elsewhere.
+        let objects = Objects::open(vec![copy.at("objects")], algorithm)?;
+        Ok(Carrier { real, there, copy, algorithm, given, names, objects })
     }
 
     fn carry(&self, end: &mut GitEnd) -> Result<(), GitError> {
-        let mut reader = Reader::new(&self.objects, OBJECT_LIMIT);
+        let mut reader = Reader::new(&self.objects, OBJECT_LIMIT).with_at_most(VERIFIED_MOST);
         let mut seen = HashSet::new();
-        let left_before = end.left.len();
+        let left_before = end.left_count();
         let theirs = refs::all(&self.copy, self.algorithm)?;
         let changed = self.changed_refs(&theirs, &mut reader, &mut seen, end);
         let head = refs::head(&self.copy, self.algorithm)?;
@@ -101,7 +108,7 @@ impl Carrier<'_> {
         };
         let index = self.changed_index(&mut reader, &mut seen, end)?;
         self.write_objects(&seen)?;
-        let current = refs::all(&self.real, self.algorithm)?;
+        let current = refs::all(&self.real.place, self.algorithm)?;
         let mut carried = BTreeMap::new();
         for (name, new) in changed {
             match self.update_ref(&current, &name, new) {
@@ -112,11 +119,11 @@ impl Carrier<'_> {
                 Err(error) => end.leave(&format!("{name}: {error}")),
             }
         }
-        if head_is_whole && let Err(error) = self.update_head(&head, &current, &theirs, &carried, end) {
+        if head_is_whole && let Err(error) = self.update_head(&head, &theirs, &carried, end) {
             end.leave(&format!("HEAD: {error}"));
         }
         // The index goes with HEAD and the branches: where one of them is left, it is left with the copy.
-        if let Some(index) = index.filter(|_| end.left.len() == left_before)
+        if let Some(index) = index.filter(|_| end.left_count() == left_before)
             && let Err(error) = self.update_index(&index)
         {
             end.leave(&format!("index: {error}"));
@@ -136,7 +143,14 @@ impl Carrier<'_> {
         for (name, oid) in theirs {
             let carried = refs::is_branch(name) || name.starts_with("refs/tags/");
             let same = self.given.refs.get(name).is_some_and(|given| *given == oid.to_string());
-            if carried && !same && self.is_whole(name, *oid, reader, seen, end) {
+            if !carried || same {
+                continue;
+            }
+            if !refs::is_usual(name) {
+                end.leave(&format!("{name}: git itself makes none of that name"));
+            } else if changed.len() == REFS_MOST {
+                end.leave(&format!("{name}: it is beyond the first {REFS_MOST} branches and tags"));
+            } else if self.is_whole(name, *oid, reader, seen, end) {
                 changed.push((name.clone(), *oid));
             }
         }
@@ -176,7 +190,16 @@ impl Carrier<'_> {
         seen: &mut HashSet<Oid>,
         end: &mut GitEnd,
     ) -> Result<Option<Vec<u8>>, GitError> {
-        let Some(bytes) = self.copy.read("index", index::LIMIT)? else { return Ok(None) };
+        let real = self.real.place.read("index", index::LIMIT)?;
+        let most = INDEX_MOST.max(2 * real.map_or(0, |bytes| bytes.len() as u64));
+        let bytes = match self.copy.read("index", most) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                end.leave(&error.to_string());
+                return Ok(None);
+            }
+        };
         if self.given.own_index.as_ref() == Some(&digest(&bytes)) {
             return Ok(None);
         }
@@ -193,7 +216,7 @@ impl Carrier<'_> {
         for entry in &index.entries {
             let kind = if entry.is_tree() { Kind::Tree } else { Kind::Blob };
             let found = match entry {
-                entry if !entry.is_sound() => Err(form(Path::new("index"), "a path of it leads out of the work tree")),
+                entry if !entry.is_sound => Err(form(Path::new("index"), "a path of it leads out of the work tree")),
                 entry if entry.is_tree() || entry.is_blob() && entry.oid != empty => {
                     new_beneath((entry.oid, kind), &self.names, &self.objects, reader, seen)
                 }
@@ -216,40 +239,19 @@ impl Carrier<'_> {
         if new.is_empty() {
             return Ok(());
         }
-        let path = self.real.path.join("objects");
-        let path = path.canonicalize().map_err(io(&path))?;
-        let there = Objects::open(with_alternates(&Place::trusted(path.clone()))?, self.algorithm)?;
-        let mut names: Vec<Oid> = new.iter().filter(|oid| there.find(oid).is_none()).copied().collect();
+        let mut names: Vec<Oid> = new.iter().filter(|oid| self.there.find(oid).is_none()).copied().collect();
         if names.is_empty() {
             return Ok(());
         }
         names.sort_unstable();
         let mut hasher = self.algorithm.start();
         names.iter().for_each(|name| hasher.update(name.as_bytes()));
-        let name = format!("pack-{}.pack", hasher.finish());
         let numbers: Vec<u32> = names.iter().filter_map(|name| self.objects.find(name)).collect();
-        let packs = path.join("pack");
-        self.make_directory(&packs)?;
-        // As git names what it has not finished: its own cleaning takes it away if this run is killed here.
-        let unfinished = packs.join(format!("tmp_pack_{}", std::process::id()));
-        let unfinished_index = unfinished.with_extension("idx");
-        for left in [&unfinished, &unfinished_index] {
-            match std::fs::remove_file(left) {
-                Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => return Err(io(left)(cause)),
-                _ => {}
-            }
-        }
-        write::pack(&unfinished, &self.objects, &numbers, true, OBJECT_LIMIT)?;
-        let finished = packs.join(name);
-        for (from, to) in [(unfinished, finished.clone()), (unfinished_index, finished.with_extension("idx"))] {
-            self.own(&from, 0o444)?;
-            std::fs::rename(&from, &to).map_err(io(&to))?;
-        }
-        Ok(())
+        self.real.add_pack(&format!("pack-{}", hasher.finish()), &self.objects, &numbers, OBJECT_LIMIT)
     }
 
     fn update_ref(&self, current: &BTreeMap<String, Oid>, name: &str, new: Oid) -> Result<(), GitError> {
-        let path = self.real.path.join(name);
+        let path = self.real.place.path.join(name);
         let now = current.get(name);
         if now == Some(&new) {
             return Ok(());
@@ -264,19 +266,23 @@ impl Carrier<'_> {
         if let Some(other) = current.keys().find(|other| crosses(other)) {
             return Err(form(&path, format!("the real repository has {other}")));
         }
-        if let Some(above) = path.parent() {
-            self.make_directory(above)?;
+        // Of a remote's HEAD there is a file alone: it names another reference.
+        let is_there = |other: &String| {
+            current.contains_key(other) || other.ends_with("/HEAD") && self.real.place.open(other).is_ok()
+        };
+        if now.is_none()
+            && let Some(other) = refs::shadowed(name).into_iter().find(is_there)
+        {
+            return Err(form(&path, format!("git would take it for the real repository's {other}")));
         }
-        self.replace(&path, format!("{new}\n").as_bytes(), || {
-            let loose = refs::value(&self.real, name, self.algorithm)?;
-            Ok(loose.is_none() || loose.as_ref() == now)
+        self.real.replace(name, format!("{new}\n").as_bytes(), || {
+            Ok(refs::current(&self.real.place, name, self.algorithm)?.as_ref() == now)
         })
     }
 
     fn update_head(
         &self,
         head: &Head,
-        current: &BTreeMap<String, Oid>,
         theirs: &BTreeMap<String, Oid>,
         carried: &BTreeMap<String, Oid>,
         end: &mut GitEnd,
@@ -284,17 +290,18 @@ impl Carrier<'_> {
         if head.to_string() == self.given.head {
             return Ok(());
         }
-        let path = self.real.path.join("HEAD");
+        let path = self.real.place.path.join("HEAD");
         if let Head::Branch(name) = head {
-            // A branch that was kept from the command is not its to check out.
-            let unborn = !current.contains_key(name) && !theirs.contains_key(name);
+            // A branch that was kept from the command is not its to check out, nor one that names such a branch.
+            let nothing = || matches!(refs::current(&self.real.place, name, self.algorithm), Ok(None));
+            let unborn = refs::is_usual(name) && !theirs.contains_key(name) && nothing();
             let own = carried.contains_key(name) || self.given.refs.contains_key(name) || unborn;
             if !own {
                 return Err(form(&path, format!("{name} was not given to the command")));
             }
         }
-        self.replace(&path, format!("{head}\n").as_bytes(), || {
-            let now = refs::head(&self.real, self.algorithm)?.to_string();
+        self.real.replace("HEAD", format!("{head}\n").as_bytes(), || {
+            let now = refs::head(&self.real.place, self.algorithm)?.to_string();
             Ok(now == self.given.head || now == head.to_string())
         })?;
         end.carry(&format!("HEAD {head}"));
@@ -302,51 +309,23 @@ impl Carrier<'_> {
     }
 
     fn update_index(&self, content: &[u8]) -> Result<(), GitError> {
-        let path = self.real.path.join("index");
-        self.replace(&path, content, || {
-            let now = self.real.read("index", index::LIMIT)?;
+        self.real.replace("index", content, || {
+            let now = self.real.place.read("index", index::LIMIT)?;
             Ok(now.as_deref() == Some(content) || now.as_deref().map(digest) == self.given.index)
         })
     }
+}
 
-    /// Puts another content in a file's place as git does: under its lock, if it is still what it should be.
-    fn replace(
-        &self,
-        path: &Path,
-        content: &[u8],
-        is_as_given: impl FnOnce() -> Result<bool, GitError>,
-    ) -> Result<(), GitError> {
-        let mut lock = path.as_os_str().to_owned();
-        lock.push(".lock");
-        let lock = PathBuf::from(lock);
-        let mut file = File::options().write(true).create_new(true).open(&lock).map_err(io(&lock))?;
-        let written = is_as_given().and_then(|as_given| {
-            if !as_given {
-                return Err(form(path, "it was changed in the real repository meanwhile"));
-            }
-            file.write_all(content).map_err(io(&lock))?;
-            self.own(&lock, 0o666)?;
-            std::fs::rename(&lock, path).map_err(io(path))
-        });
-        if written.is_err() {
-            std::fs::remove_file(&lock).map_err(io(&lock))?;
-        }
-        written
+/// Refuses indexes of packs that are longer together than those of all objects that there can be: they are read whole.
+fn check_indexes(copy: &Place, given: usize) -> Result<(), GitError> {
+    let packs = copy.at("objects/pack");
+    let mut length = 0u64;
+    for name in packs.names("")?.iter().filter(|name| name.to_string_lossy().ends_with(".idx")) {
+        let meta = packs.open(name)?.metadata().map_err(io(&packs.path.join(name)))?;
+        length = length.saturating_add(meta.len());
     }
-
-    fn make_directory(&self, path: &Path) -> Result<(), GitError> {
-        let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
-        for directory in missing.into_iter().rev() {
-            std::fs::create_dir(directory).map_err(io(directory))?;
-            self.own(directory, 0o777)?;
-        }
-        Ok(())
-    }
-
-    /// Gives a file the real directory's owner, and of its permissions those that are among `mode`.
-    fn own(&self, path: &Path, mode: u32) -> Result<(), GitError> {
-        let mode = self.like.mode() & mode;
-        let owned = chown(path, Some(self.like.uid()), Some(self.like.gid()));
-        owned.and_then(|()| std::fs::set_permissions(path, PermissionsExt::from_mode(mode))).map_err(io(path))
+    match length > (given + NEW_OBJECTS) as u64 * INDEX_OF_ONE {
+        true => Err(form(&packs.path, "its indexes are longer than those of all objects that there may be")),
+        false => Ok(()),
     }
 }

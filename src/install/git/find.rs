@@ -7,7 +7,11 @@ use crate::git::config::{self, Filtered};
 use crate::git::objects::with_alternates;
 use crate::git::place::Place;
 use crate::git::{GitError, form};
+use crate::install::account::Identity;
+use crate::install::workspace::Ownership;
 use crate::plan::{Plan, Refusal};
+use nix::unistd::geteuid;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Most repositories of submodules in one.
@@ -27,11 +31,17 @@ pub fn complete(plan: &mut Plan, reachable: &[&Mount]) -> Result<Vec<PathBuf>, S
     for directory in &directories {
         check_place(view, directory)?;
         for below in repositories(directory)? {
-            let repository = Place::trusted(directory.join(&below));
+            let repository = Place::new(directory.join(&below));
             read_config(&repository)?;
-            let own = repository.path.join("objects");
-            let real = own.canonicalize().map_err(|cause| ShieldError::Look { path: own, cause })?;
-            objects.extend(with_alternates(&Place::trusted(real))?.into_iter().map(|place| place.path));
+            let own = with_alternates(&repository.at("objects"))?.into_iter().map(|place| place.path);
+            for path in own.filter(|path| !path.starts_with(directory)) {
+                let becomes_its =
+                    |(tree, way): (&PathBuf, &Ownership)| *way != Ownership::Kept && path.starts_with(tree);
+                if !plan.workspaces.iter().any(becomes_its) {
+                    check_borrowed(directory, &path, plan.identity.as_ref())?;
+                }
+                objects.push(path);
+            }
         }
         plan.notes.extend(other_work_trees(directory)?);
         plan.notes.push(format!(
@@ -97,9 +107,39 @@ fn check_place(view: &MountPlan, directory: &Path) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Refuses objects that the command's user could not read where they are: a list of alternates that somebody else has written
+/// would have them copied for it.
+fn check_borrowed(directory: &Path, objects: &Path, identity: Option<&Identity>) -> Result<(), ShieldError> {
+    let Some(identity) = identity.filter(|_| geteuid().is_root()) else { return Ok(()) };
+    let (uid, gid) = (identity.uid.as_raw(), identity.gid.as_raw());
+    for path in objects.ancestors().chain([&*objects.join("pack")]) {
+        let meta = match path.metadata() {
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
+            looked => looked.map_err(|cause| ShieldError::Look { path: path.to_owned(), cause })?,
+        };
+        let shift = if meta.uid() == uid {
+            6
+        } else if meta.gid() == gid {
+            3
+        } else {
+            0
+        };
+        let needed = if path.starts_with(objects) { 0o5 } else { 0o1 };
+        if uid != 0 && meta.mode() >> shift & needed != needed {
+            let git = directory.display();
+            let fault = format!(
+                "shield-git: {git} borrows objects there (objects/info/alternates), where the command's user may not read; \
+                 accepted: objects that he may read"
+            );
+            return Err(ShieldError::Refused(Refusal::Path { path: objects.to_owned(), fault }));
+        }
+    }
+    Ok(())
+}
+
 /// The repositories in a git directory: itself, and those of submodules, whose names may hold slashes.
 pub(super) fn repositories(directory: &Path) -> Result<Vec<String>, GitError> {
-    let place = Place::trusted(directory.to_owned());
+    let place = Place::new(directory.to_owned());
     let mut found = vec![String::new()];
     let mut pending = vec!["modules".to_owned()];
     let mut seen = 0;
@@ -113,7 +153,7 @@ pub(super) fn repositories(directory: &Path) -> Result<Vec<String>, GitError> {
             if !place.has_directory(&name) {
                 continue;
             }
-            if directory.join(&name).join("HEAD").is_file() {
+            if place.open(format!("{name}/HEAD")).is_ok() {
                 pending.push(format!("{name}/modules"));
                 found.push(name);
             } else {
@@ -135,7 +175,7 @@ pub(super) fn read_config(repository: &Place) -> Result<Filtered, GitError> {
 
 /// What an operator should know of further work trees of a repository.
 fn other_work_trees(directory: &Path) -> Result<Vec<String>, GitError> {
-    let place = Place::trusted(directory.join("worktrees"));
+    let place = Place::new(directory.join("worktrees"));
     let mut notes = Vec::new();
     for name in place.names("")? {
         let gitdir = place.read(Path::new(&name).join("gitdir"), 4096)?.unwrap_or_default();

@@ -70,7 +70,7 @@ impl Given {
 
     /// Reads it; `None` where there is none.
     pub(super) fn read(wrapper: &Path) -> Result<Option<Given>, GitError> {
-        let Some(text) = Place::hostile(wrapper.to_owned()).read(FILE, LIMIT)? else { return Ok(None) };
+        let Some(text) = Place::new(wrapper.to_owned()).read(FILE, LIMIT)? else { return Ok(None) };
         let path = wrapper.join(FILE);
         serde_json::from_slice(&text).map(Some).map_err(|cause| form(&path, cause.to_string()))
     }
@@ -78,7 +78,7 @@ impl Given {
     /// The names that were given of a repository.
     pub(super) fn names(wrapper: &Path, number: usize, algorithm: Algorithm) -> Result<HashSet<Oid>, GitError> {
         let file = names_file(number);
-        let bytes = Place::hostile(wrapper.to_owned()).read(&file, NAMES_LIMIT)?;
+        let bytes = Place::new(wrapper.to_owned()).read(&file, NAMES_LIMIT)?;
         let bytes = bytes.ok_or_else(|| form(&wrapper.join(&file), "it is gone"))?;
         Ok(bytes.chunks_exact(algorithm.length()).map(Oid::of).collect())
     }

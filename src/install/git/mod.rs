@@ -7,6 +7,8 @@
 mod carry;
 mod find;
 mod given;
+mod real;
+mod remove;
 mod store;
 
 pub use carry::carry_back;
@@ -15,6 +17,9 @@ pub use given::{Given, Repository};
 pub use store::make;
 
 use crate::git::GitError;
+use crate::git::place::Place;
+use crate::ledger::RunId;
+use crate::ledger::record::GitEnd;
 use std::path::{Path, PathBuf};
 
 /// What the name of a copy's directory begins with; the run's name follows.
@@ -32,7 +37,7 @@ const HIDDEN: usize = 64;
 
 /// Paths in a git directory of what its copy has not.
 pub fn hidden(directory: &Path, store: &Path) -> Vec<PathBuf> {
-    let packs = crate::git::place::Place::trusted(directory.join("objects/pack")).names("").unwrap_or_default();
+    let packs = Place::new(directory.join("objects/pack")).names("").unwrap_or_default();
     let packs = packs.iter().map(|name| Path::new("objects/pack").join(name));
     let others = ["logs", "refs/stash", "refs/remotes", "FETCH_HEAD", "ORIG_HEAD", "worktrees"].map(PathBuf::from);
     let below = others.into_iter().chain(packs);
@@ -45,14 +50,24 @@ pub fn store(directory: &Path, run: &str) -> PathBuf {
     wrapper(directory, run).join(STORE)
 }
 
-/// Carries back what runs that are over have left in a git directory. What cannot be is an error: it would be lost from sight.
-pub fn put_back_for_the_dead(directory: &Path) -> Result<(), GitError> {
-    let place = crate::git::place::Place::trusted(directory.to_owned());
-    for name in place.names("")? {
-        let Some(run) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+/// Where runs have, or had, their copies of a git directory, and the names of the runs.
+pub fn wrappers(directory: &Path) -> Result<Vec<(PathBuf, RunId)>, GitError> {
+    let place = Place::new(directory.to_owned());
+    let names = place.names("")?.into_iter().filter(|name| place.has_directory(name));
+    let named = |name: std::ffi::OsString| {
+        let run = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+        Some((directory.join(&name), run))
+    };
+    Ok(names.filter_map(named).collect())
+}
+
+/// Carries back what runs that are over have left in a git directory, and says what has become of it.
+pub fn put_back_for_the_dead(directory: &Path) -> Result<Vec<GitEnd>, GitError> {
+    let mut ends = Vec::new();
+    for (wrapper, run) in wrappers(directory)? {
         // What lives is left alone; where that cannot be told it may.
-        let Ok(Some(_held)) = super::reserve::run(run) else { continue };
-        carry_back(directory, &wrapper(directory, run))?;
+        let Ok(Some(_held)) = super::reserve::run(run.as_str()) else { continue };
+        ends.push(carry_back(directory, &wrapper)?);
     }
-    Ok(())
+    Ok(ends)
 }

@@ -12,7 +12,7 @@ use crate::git::{GitError, Oid, form, io, write};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{DirBuilder, Metadata};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of an object that has to be read to be copied.
@@ -30,7 +30,7 @@ pub fn make(directory: &Path, run: &str) -> Result<(), GitError> {
     let store = wrapper.join(STORE);
     let mut given = Given::default();
     for (number, below) in repositories(directory)?.into_iter().enumerate() {
-        let real = Place::trusted(directory.join(&below));
+        let real = Place::new(directory.join(&below));
         let copy = Part { top: store.join(&below), like: &like };
         let (repository, names) = copy.fill(&real, below)?;
         Given::write_names(&wrapper, number, &names)?;
@@ -53,9 +53,7 @@ impl Part<'_> {
         let algorithm = config.algorithm;
         let head = refs::head(real, algorithm)?;
         let all = refs::all(real, algorithm)?;
-        let objects_path = real.path.join("objects");
-        let objects_path = objects_path.canonicalize().map_err(io(&objects_path))?;
-        let objects = Objects::open(with_alternates(&Place::trusted(objects_path))?, algorithm)?;
+        let objects = Objects::open(with_alternates(&real.at("objects"))?, algorithm)?;
         let shallow = shallow(real, algorithm)?;
         let reached = Reached::new(&objects, shallow.clone(), OBJECT_LIMIT);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -125,13 +123,19 @@ impl Part<'_> {
 
     fn copy_small_files(&self, real: &Place) -> Result<(), GitError> {
         for name in COPIED {
-            if let Some(content) = real.read(name, FILE_LIMIT)? {
+            if !self.copy_link(real, name)?
+                && let Some(content) = real.read(name, FILE_LIMIT)?
+            {
                 self.file(name, &content, 0o644)?;
             }
+        }
+        if self.copy_link(real, "hooks")? {
+            return Ok(());
         }
         for name in real.names("hooks")?.iter().filter_map(|name| name.to_str()) {
             let hook = format!("hooks/{name}");
             if !name.ends_with(".sample")
+                && !self.copy_link(real, &hook)?
                 && let Ok(file) = real.open(&hook)
                 && let Some(content) = real.read(&hook, FILE_LIMIT)?
             {
@@ -140,6 +144,19 @@ impl Part<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Copies a symbolic link as one, if that is what it is: what it leads to is the command's to read or not.
+    fn copy_link(&self, real: &Place, below: &str) -> Result<bool, GitError> {
+        let Ok(target) = std::fs::read_link(real.path.join(below)) else { return Ok(false) };
+        if let Some((above, _)) = below.rsplit_once('/') {
+            self.directory(above)?;
+        }
+        let path = self.top.join(below);
+        symlink(target, &path)
+            .and_then(|()| lchown(&path, Some(self.like.uid()), Some(self.like.gid())))
+            .map_err(io(&path))?;
+        Ok(true)
     }
 
     fn directory(&self, below: &str) -> Result<(), GitError> {

@@ -64,8 +64,11 @@ impl Manifest {
         Manifest::less(shields, &[])
     }
 
-    /// The same without what lies at and beneath some paths.
-    fn less(shields: &[PathBuf], without: &[PathBuf]) -> Result<Manifest, ManifestError> {
+    /// The same without what lies at and beneath some paths, now and when it is looked at again: they are a run's own.
+    ///
+    /// # Errors
+    /// As of [`Manifest::of`].
+    pub fn less(shields: &[PathBuf], without: &[PathBuf]) -> Result<Manifest, ManifestError> {
         let mut entries = BTreeMap::new();
         let mut shut = BTreeSet::new();
         for shield in shields {
@@ -146,11 +149,6 @@ impl Manifest {
             first.other_names = other_names.iter().map(text).collect();
         }
         records
-    }
-
-    /// Has paths left out when it is looked at again: the run makes something there.
-    pub fn leave_out(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
-        self.without.extend(paths);
     }
 
     /// Whether nothing is shielded.
