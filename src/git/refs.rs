@@ -68,7 +68,7 @@ pub fn is_usual(name: &str) -> bool {
 }
 
 /// The names that git would take to mean something else if there were a reference of this name: branches that a tag, and
-/// branches of remotes that a tag or a branch stands before (gitrevisions(7), "<refname>").
+/// branches of remotes that a tag or a branch stands before (gitrevisions(7), "refname").
 pub fn shadowed(name: &str) -> Vec<String> {
     let behind: (&str, &[&str]) = match (name.strip_prefix("refs/tags/"), name.strip_prefix("refs/heads/")) {
         (Some(short), _) => (short, &["refs/heads/", "refs/remotes/"]),
