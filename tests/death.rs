@@ -4,10 +4,12 @@
 mod common;
 mod living;
 
-use common::{Ended, Fence, value};
+use common::{Ended, Fence, as_root, value};
 use living::{Run, send, until};
 use nix::sys::signal::Signal;
 use ringfence::ledger::record::Body;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use world::Sink;
 use world::address::PUBLIC4;
@@ -102,6 +104,34 @@ impl Scene {
         assert_eq!((last.said.code, last.said.out.trim()), (Some(0), uid.to_string().as_str()), "{last}");
         assert_eq!(fence.as_root("nft list tables").out, "", "the stale wall is cleared");
     }
+}
+
+/// What a shadow's command leaves behind is root's, with sockets of the account that it would have been.
+#[test]
+fn a_wall_stays_while_a_socket_of_its_uid_does() {
+    let fence = Fence::new();
+    let first = fence.run(&FLAGS, "id -u");
+    let uid = first.start().uid;
+    let table = format!("inet ringfence-{uid}-0123456789abcdef");
+    as_root(&fence, &format!("nft add table {table}"));
+    let script =
+        "import os, socket, sys; os.seteuid(int(sys.argv[1])); s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('127.0.0.1', 0)); os.seteuid(0); print('bound', flush=True); sys.stdin.read()";
+    let mut python = fence.world.command("python3");
+    python.args(["-c", script, &uid.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = fence.world.spawn(python).expect("python3");
+    let mut bound = String::new();
+    BufReader::new(holder.stdout.take().expect("piped")).read_line(&mut bound).expect("its line");
+    assert_eq!(bound, "bound\n");
+    let next = fence.run(&FLAGS, "id -u");
+    assert_eq!(next.said.code, Some(0), "{next}");
+    assert_ne!(next.start().uid, uid, "another uid: {next}");
+    assert_eq!(fence.as_root("nft list tables").out, format!("table {table}\n"));
+    drop(holder.stdin.take());
+    assert!(holder.wait().expect("wait").success());
+    let last = fence.run(&FLAGS, "id -u");
+    assert_eq!(last.said.code, Some(0), "{last}");
+    assert_eq!(fence.as_root("nft list tables").out, "", "the stale wall is cleared");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn mark(numbers: &[u32]) -> Result<Vec<u32>, ReserveError> {
     Ok(taken)
 }
 
-/// The uids and supplementary groups of every process but this one, and the uids of sockets.
+/// The uids and supplementary groups of every process but this one.
 ///
 /// Reading the table is what a run's start costs most on a machine with many processes: it is read once before the numbers
 /// are chosen and once after.
@@ -159,12 +159,16 @@ fn taken_by_others() -> BTreeSet<u32> {
         let lines = status.lines().filter_map(|l| l.strip_prefix("Uid:").or_else(|| l.strip_prefix("Groups:")));
         taken.extend(lines.flat_map(str::split_whitespace).filter_map(|n| n.parse::<u32>().ok()));
     }
-    taken.extend(SOCKETS.iter().flat_map(|table| owners(&procfs::read(table).unwrap_or_default())));
     taken
 }
 
-/// The sockets of the network namespace (proc_pid_net(5)): those of a shadow's command have its account's uid, and outlive the
-/// run with whom it leaves behind, who is root.
+/// Whether a socket of the network namespace has this uid (proc_pid_net(5)). Those of a shadow's command have its account's, and
+/// outlive the run with whom it leaves behind, who is root: the table of the firewall, which stays too, says that there may be
+/// some. It takes the kernel 2 ms for each of these to go through its own, so nobody else asks.
+pub fn has_socket(uid: u32) -> bool {
+    SOCKETS.iter().any(|table| owners(&procfs::read(table).unwrap_or_default()).contains(&uid))
+}
+
 const SOCKETS: [&str; 6] =
     ["/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6", "/proc/net/raw", "/proc/net/raw6"];
 
@@ -205,7 +209,7 @@ pub fn clear_stale_walls(busy: &mut BTreeSet<u32>) -> Result<(), ReserveError> {
     };
     for table in tables {
         let over = run(&table.run)?.is_some();
-        if over && !busy.contains(&table.uid) {
+        if over && !busy.contains(&table.uid) && !has_socket(table.uid) {
             match firewall::remove_table(&table.name) {
                 Ok(()) => continue,
                 // Another run that starts now has found it as well.

@@ -4,10 +4,10 @@ use super::Installation;
 use super::take_down::reap;
 use crate::channel::{Channel, ChannelError};
 use crate::stage::Notice;
-use crate::supervise::descendants;
+use crate::supervise::{descendants, processes};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
 use std::time::{Duration, Instant};
 
 /// The stage, seen from the supervisor.
@@ -43,10 +43,12 @@ impl Installation {
         if Some(stage.pid) != self.observer {
             reap(stage.pid)?;
         }
+        // Before the stage has ended, what it leaves has it for a parent, and is below the observer, which is spared.
+        let ended = emptied == Ok(true) || stage.has_ended_within(ENDING, self.observer);
         let spared: Vec<Pid> = self.companions().chain(self.strangers.iter().copied()).collect();
         match emptied {
             Ok(true) => Ok(()),
-            _ if descendants::end_strays(self.identity.as_ref(), &spared, STRAYS) => Ok(()),
+            _ if descendants::end_strays(self.identity.as_ref(), &spared, STRAYS) && ended => Ok(()),
             Ok(false) => Err("processes of the sandbox could not be ended after the death of the stage".into()),
             Err(cause) => Err(format!("processes of the sandbox could not be ended: {cause}")),
         }
@@ -73,6 +75,27 @@ impl StageProcess {
                 Err(error) => return Err(format!("stage: {error}")),
             }
         }
+    }
+
+    /// Waits until the stage is no more than its status. By then its children have another parent: its descriptors are closed
+    /// before (`do_exit` in the kernel's exit.c), so that the end of its channel does not say so.
+    fn has_ended_within(&self, patience: Duration, observer: Option<Pid>) -> bool {
+        let deadline = Instant::now() + patience;
+        // Its number may be another's by now, whose parent is neither of these.
+        let is_there = || {
+            if Some(self.pid) == observer {
+                return false;
+            }
+            let stage = processes::one(self.pid).filter(|process| !process.ended);
+            stage.is_some_and(|process| process.parent == getpid() || Some(process.parent) == observer)
+        };
+        while is_there() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     fn kill(&self) -> Result<(), String> {

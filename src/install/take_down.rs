@@ -1,5 +1,5 @@
 //! The end of what was put up, in reverse.
-use super::{Installation, git};
+use super::{Installation, git, reserve};
 use crate::ledger::Ledger;
 use crate::ledger::record::GitEnd;
 use crate::observe::evidence::EvidenceError;
@@ -59,7 +59,7 @@ impl Installation {
             };
             note(held_against.map_err(|e| e.to_string()));
             // It stays as long as there is anything to hold; the next run clears it.
-            if emptied.is_ok() {
+            if emptied.is_ok() && !(self.shadow && reserve::has_socket(wall.uid())) {
                 note(wall.remove_if_there().map_err(|e| e.to_string()));
             }
         }

@@ -3,7 +3,7 @@
 
 use super::act::{Change, Made, Value};
 use super::caller::Name;
-use super::walk::is;
+use super::walk::{is, split};
 use crate::procfs;
 use crate::sys::call::{Argument, HERE, call, call_for_fd};
 use nix::errno::Errno;
@@ -111,18 +111,28 @@ pub fn make(tid: Pid, name: &Name, made: &Made) -> Answer {
             Made::Directory(mode) => call(libc::SYS_mkdirat, [HERE, path, number(*mode)]),
             Made::Node(mode, device) => call(libc::SYS_mknodat, [HERE, path, number(*mode), number(*device)]),
             // What bind(2) does; a name that is taken is not for here to tell.
-            Made::Socket(_) => match call(libc::SYS_mknodat, [HERE, path, number(libc::S_IFSOCK | 0o777), number(0)]) {
-                Ok(_) => {
-                    call(libc::SYS_unlinkat, [HERE, Argument::Text(&name.text), number(0)]).and(Err(Errno::EAGAIN))
-                }
-                outcome => outcome,
-            },
+            Made::Socket(_) => make_socket(name),
             Made::Symlink(target) => match CString::new(target.as_slice()) {
                 Ok(target) => call(libc::SYS_symlinkat, [Argument::Text(&target), HERE, path]),
                 Err(_) => Err(Errno::EINVAL),
             },
         })
     })
+}
+
+/// Makes the name of a socket as bind(2) does, and takes it away again (EAGAIN). Both in the very same directory, though the way
+/// there may lead elsewhere from one call to the next.
+fn make_socket(name: &Name) -> Result<i64, Errno> {
+    let Some((parent, last)) = split(name.text.as_bytes()) else { return Err(Errno::EADDRINUSE) };
+    let [parent, last] = [parent, last].map(|text| CString::new(text).map_err(|_| Errno::EINVAL));
+    let (parent, last) = (parent?, last?);
+    let place = number((libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64);
+    let directory = call_for_fd(libc::SYS_openat, [HERE, Argument::Text(&parent), place])?;
+    let new = || [Argument::Fd(directory.as_fd()), Argument::Text(&last)];
+    let ([at, text], socket) = (new(), number(libc::S_IFSOCK | 0o777));
+    call(libc::SYS_mknodat, [at, text, socket, number(0)])?;
+    let [at, text] = new();
+    call(libc::SYS_unlinkat, [at, text, number(0)]).and(Err(Errno::EAGAIN))
 }
 
 /// What connect(2) asks of the name of a unix socket (unix(7)).

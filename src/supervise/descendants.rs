@@ -50,7 +50,9 @@ pub fn end_strays(identity: Option<&Identity>, spared: &[Pid], patience: Duratio
         }
         let dedicated = identity.filter(|identity| identity.dedicated);
         let of_uid = || processes::all().into_iter().any(|p| !p.ended && dedicated.is_some_and(|i| i.uid == p.uid));
-        if ours(spared).iter().all(|process| process.ended) && !of_uid() {
+        let gone = || ours(spared).iter().all(|process| process.ended) && !of_uid();
+        // The table is read over some time: whose parent ends meanwhile is missing in one look, and has another in the next.
+        if gone() && gone() {
             return true;
         }
         if Instant::now() >= deadline {

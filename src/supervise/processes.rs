@@ -27,12 +27,14 @@ pub struct Process {
 /// Every process that /proc shows. One that ends meanwhile may be missing, as may one that starts.
 pub fn all() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbered = entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let uid = Uid::from_raw(entry.metadata().ok()?.uid());
-        parse(Pid::from_raw(pid), uid, &procfs::read(&format!("/proc/{pid}/stat")).ok()?)
-    });
-    numbered.collect()
+    entries.filter_map(|entry| one(Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))).collect()
+}
+
+/// The process of this id, if /proc shows one.
+pub fn one(pid: Pid) -> Option<Process> {
+    let directory = format!("/proc/{pid}");
+    let uid = Uid::from_raw(std::fs::metadata(&directory).ok()?.uid());
+    parse(pid, uid, &procfs::read(&format!("{directory}/stat")).ok()?)
 }
 
 /// The fields after the name, which ends with the line's last parenthesis.

@@ -185,6 +185,7 @@ impl WallSpec {
 pub struct Wall {
     channel: Channel,
     ruleset: rules::Ruleset,
+    uid: u32,
 }
 
 /// Puts the wall in force in the calling thread's network namespace: one transaction that is committed whole or not
@@ -200,7 +201,7 @@ pub fn install(spec: &WallSpec) -> Result<Wall, FirewallError> {
 pub(crate) fn install_by(channel: Channel, spec: &WallSpec, own: &[IpAddr]) -> Result<Wall, FirewallError> {
     spec.check()?;
     let ruleset = rules::ruleset(spec, own);
-    let wall = Wall { channel, ruleset };
+    let wall = Wall { channel, ruleset, uid: spec.uid };
     commit(&wall.channel, parts(&wall.ruleset))?;
     verified(wall)
 }
@@ -222,6 +223,11 @@ impl Wall {
     /// The table's name; its family is `inet`.
     pub fn table_name(&self) -> &str {
         &self.ruleset.table
+    }
+
+    /// The uid that it judges.
+    pub fn uid(&self) -> u32 {
+        self.uid
     }
 
     /// Packets refused so far by each rule, in the order of [`rules::RULES`]. Each refused packet is counted once.
@@ -347,7 +353,7 @@ mod tests {
         let sent = rules::tests::spec();
         let held = WallSpec { control_plane_ports: vec![8501], ..sent.clone() };
         let wall = install(&held).unwrap();
-        let other = Wall { channel: wall.channel, ruleset: rules::ruleset(&sent, &[]) };
+        let other = Wall { ruleset: rules::ruleset(&sent, &[]), ..wall };
         assert!(matches!(verified(other), Err(FirewallError::Altered { .. })));
         assert_eq!(stale_tables().unwrap(), []);
     }
