@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub use open::up;
 pub use probing::probe;
-pub use session::complain;
+pub use session::{complain, tell_of_git};
 
 /// Runs the command that the arguments name under the policy that they name, giving it the caller's signal state. Returns
 /// the exit status to pass on.

@@ -156,7 +156,7 @@ fn a_deep_and_wide_tree_needs_few_descriptors() {
     }
     run.write(&format!("{depth}last"), &run.token);
     let limited =
-        format!("ulimit -n 40; exec {} canary scan --json --token \"$0\" \"$1\"", env!("CARGO_BIN_EXE_ringfence"));
+        format!("ulimit -n 40; exec {} canary scan --json --token \"$0\" \"$1\"", canary::tested::binary().display());
     let output = Command::new("sh").args(["-c", &limited, &run.token]).arg(run.at("")).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let summary: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
@@ -175,7 +175,7 @@ fn where_no_thread_can_be_had_one_does_it_all() {
     run.write("small", &run.token);
     fs::set_permissions(run.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = run.dir.path().join("ringfence");
-    fs::copy(env!("CARGO_BIN_EXE_ringfence"), &program).unwrap();
+    fs::copy(canary::tested::binary(), &program).unwrap();
     // One process, and no thread beside it.
     let alone = "import os, resource, sys\nresource.setrlimit(resource.RLIMIT_NPROC, (1, 1))\nos.setgid(int(sys.argv[1]))\nos.setuid(int(sys.argv[1]))\n\
                  import threading\ntry: threading.Thread(target=print).start(); print('THREADS')\nexcept RuntimeError: pass\n\

@@ -273,7 +273,7 @@ fn a_directory_that_takes_no_file_leaves_all_others_as_they_were() {
     }
     let before = contents(dir.path());
     let program = dir.path().join("ringfence");
-    fs::copy(env!("CARGO_BIN_EXE_ringfence"), &program).unwrap();
+    fs::copy(canary::tested::binary(), &program).unwrap();
     let plant = |names: &[&str]| {
         let paths = names.iter().map(|name| dir.path().join(name));
         Command::new(&program).args(["canary", "plant"]).args(paths).uid(NOBODY).gid(NOBODY).output().unwrap()

@@ -187,7 +187,7 @@ fn what_cannot_be_read_is_told() {
     }
     fs::set_permissions(run.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = run.dir.path().join("ringfence");
-    fs::copy(env!("CARGO_BIN_EXE_ringfence"), &program).unwrap();
+    fs::copy(canary::tested::binary(), &program).unwrap();
     let scan = || {
         let arguments = ["canary", "scan", "--json", "--token", &run.token];
         let output = Command::new(&program).args(arguments).arg(run.at("")).uid(65534).gid(65534).output().unwrap();

@@ -1,5 +1,7 @@
 //! `ringfence connect`, by itself against a proxy of the test's: what it asks, what it passes on, and how it fails.
 
+mod tested;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,7 +17,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    let mut command = Command::new(tested::binary());
     command.env_clear().arg("connect").args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

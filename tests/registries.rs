@@ -2,6 +2,8 @@
 //! root that is thrown away. Nothing here names a host or an address: each client asks for what it is configured to ask
 //! for, the record of the refusal says what that was, and the next run admits it.
 
+mod tested;
+
 use ringfence::ledger::record::{Body, Denial, Infrastructure, Mechanism, Record};
 use ringfence::policy::Axis;
 use std::collections::BTreeSet;
@@ -31,7 +33,7 @@ struct Run {
 
 fn machine() -> Machine {
     let machine = Machine::new().expect("a root of its own");
-    let binary = std::fs::read(env!("CARGO_BIN_EXE_ringfence")).expect("the binary");
+    let binary = std::fs::read(tested::binary()).expect("the binary");
     let homes: Vec<PathBuf> = std::env::var_os("HOME").map(PathBuf::from).into_iter().collect();
     machine.inside().run(move || {
         std::fs::create_dir_all("/usr/local/bin").expect("mkdir");

@@ -238,7 +238,7 @@ fn a_terminal_sees_how_far_it_is_and_no_one_else() {
     let dir = tempfile::tempdir().unwrap();
     cohort(dir.path());
     let pty = nix::pty::openpty(None, None).unwrap();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ringfence"));
+    let mut command = std::process::Command::new(ledgers::tested::binary());
     command.arg("report").arg(dir.path()).stderr(pty.slave);
     let output = command.output().unwrap();
     drop(command);

@@ -128,13 +128,7 @@ fn where_it_cannot_be_done_it_is_refused_by_name() {
              git -c user.name=a -c user.email=a@a.test commit -qm a; rm -r .git/objects/[0-9a-f][0-9a-f]"
         ),
     );
-    let refused = |flags: &[&str], what: &str| {
-        let ended = fence.run(flags, "touch /dev/shm/started");
-        assert_eq!(ended.said.code, Some(125), "{flags:?}: {ended}");
-        assert!(ended.said.err.contains(what), "{flags:?}: {ended}");
-        assert_eq!(ended.said.err.lines().count(), 1, "{ended}");
-        assert!(fence.world.read("/dev/shm/started").is_none());
-    };
+    let refused = |flags: &[&str], what: &str| fence.refuses(flags, what);
     refused(&["--shield-git", "--workspace", "/srv/none"], "it lies in no work tree of git");
     refused(&["--shield-git=/srv/none"], "it lies in no work tree of git");
     refused(&["--shield-git=/srv/missing"], "it does not exist");

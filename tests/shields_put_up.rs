@@ -48,13 +48,7 @@ fn a_shield_that_cannot_be_put_up_is_an_error() {
     as_root(&fence, "mkdir -p /srv/ref /app/in; touch /srv/ref/a /app/in/b; ln -s /srv/ref /srv/link");
     fence.world.mount_memory("/srv/small").expect("a file system");
     as_root(&fence, "mkdir /srv/small/ref; echo x > /srv/small/ref/far");
-    let refused = |flags: &[&str], what: &str| {
-        let ended = fence.run(flags, "touch /dev/shm/started");
-        assert_eq!(ended.said.code, Some(125), "{flags:?}: {ended}");
-        assert!(ended.said.err.contains(what), "{flags:?}: {ended}");
-        assert_eq!(ended.said.err.lines().count(), 1, "{ended}");
-        assert!(fence.world.read("/dev/shm/started").is_none());
-    };
+    let refused = |flags: &[&str], what: &str| fence.refuses(flags, what);
     refused(&["--shield", "/srv/missing"], "/srv/missing: to be shielded, but it does not exist");
     refused(&["--shield", "/"], "takes / from every program");
     refused(&["--shield", "/usr"], "takes /usr from every program");

@@ -58,13 +58,14 @@ impl std::fmt::Debug for Inflater {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use flate2::Compression;
     use flate2::write::ZlibEncoder;
     use std::io::Write;
 
-    fn deflated(content: &[u8]) -> Vec<u8> {
+    /// What zlib makes of some bytes.
+    pub fn deflated(content: &[u8]) -> Vec<u8> {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(content).unwrap();
         encoder.finish().unwrap()

@@ -318,15 +318,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::Compression;
-    use flate2::write::ZlibEncoder;
-    use std::io::Write;
-
-    fn deflated(content: &[u8]) -> Vec<u8> {
-        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(content).unwrap();
-        encoder.finish().unwrap()
-    }
+    use crate::git::inflate::tests::deflated;
 
     #[test]
     fn no_more_is_made_than_was_allowed() {

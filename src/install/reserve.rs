@@ -166,17 +166,13 @@ fn taken_by_others() -> BTreeSet<u32> {
 /// outlive the run with whom it leaves behind, who is root: the table of the firewall, which stays too, says that there may be
 /// some. It takes the kernel 2 ms for each of these to go through its own, so nobody else asks.
 pub fn has_socket(uid: u32) -> bool {
-    SOCKETS.iter().any(|table| owners(&procfs::read(table).unwrap_or_default()).contains(&uid))
+    const UID: usize = 7;
+    let is_its = |line: &str| line.split_ascii_whitespace().nth(UID).is_some_and(|text| text.parse() == Ok(uid));
+    SOCKETS.iter().any(|table| procfs::read(table).unwrap_or_default().lines().skip(1).any(is_its))
 }
 
 const SOCKETS: [&str; 6] =
     ["/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6", "/proc/net/raw", "/proc/net/raw6"];
-
-/// The uids that such a table shows.
-fn owners(table: &str) -> Vec<u32> {
-    const UID: usize = 7;
-    table.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(UID)?.parse().ok()).collect()
-}
 
 /// Whether all of a process has ended, by its /proc/PID/status: where the init does not reap, it stays in the table for ever.
 /// One whose first thread alone has ended shows as a zombie too (proc_pid_status(5)).

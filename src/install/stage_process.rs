@@ -83,10 +83,7 @@ impl StageProcess {
         let deadline = Instant::now() + patience;
         // Its number may be another's by now, whose parent is neither of these.
         let is_there = || {
-            if Some(self.pid) == observer {
-                return false;
-            }
-            let stage = processes::one(self.pid).filter(|process| !process.ended);
+            let stage = processes::one(self.pid).filter(|process| !process.ended && Some(process.pid) != observer);
             stage.is_some_and(|process| process.parent == getpid() || Some(process.parent) == observer)
         };
         while is_there() {

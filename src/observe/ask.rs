@@ -128,11 +128,9 @@ fn make_socket(name: &Name) -> Result<i64, Errno> {
     let (parent, last) = (parent?, last?);
     let place = number((libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64);
     let directory = call_for_fd(libc::SYS_openat, [HERE, Argument::Text(&parent), place])?;
-    let new = || [Argument::Fd(directory.as_fd()), Argument::Text(&last)];
-    let ([at, text], socket) = (new(), number(libc::S_IFSOCK | 0o777));
-    call(libc::SYS_mknodat, [at, text, socket, number(0)])?;
-    let [at, text] = new();
-    call(libc::SYS_unlinkat, [at, text, number(0)]).and(Err(Errno::EAGAIN))
+    let at = || Argument::Fd(directory.as_fd());
+    call(libc::SYS_mknodat, [at(), Argument::Text(&last), number(libc::S_IFSOCK | 0o777), number(0)])?;
+    call(libc::SYS_unlinkat, [at(), Argument::Text(&last), number(0)]).and(Err(Errno::EAGAIN))
 }
 
 /// What connect(2) asks of the name of a unix socket (unix(7)).

@@ -1,6 +1,6 @@
 //! The first two stages of a run: what is asked, and the plan of it.
 
-use super::{Planned, complain, control_files, inherited};
+use super::{Planned, control_files, inherited, tell_of_git};
 use crate::cli::RunArgs;
 use crate::confine::exec::SignalState;
 use crate::error::{Error, call};
@@ -13,7 +13,6 @@ use crate::install::reserve::{self, Reservation};
 use crate::install::shields::{self, Manifest, ShieldError};
 use crate::install::undo;
 use crate::ledger::RunId;
-use crate::ledger::record::GitEnd;
 use crate::plan::rung::RUNGS;
 use crate::plan::{self, by_mode, dev_box};
 use crate::policy::{Policy, Posture};
@@ -164,11 +163,6 @@ impl<'a> Loaded<'a> {
         }
         Ok(Planned { args, plan, shielded, facts, invocation, probes, run, own_uid, held, session: None })
     }
-}
-
-/// What earlier runs that were killed had committed has no seal to be told of in.
-fn tell_of_git(ends: &[GitEnd]) {
-    ends.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
 }
 
 /// Before the run's marks are among them.

@@ -361,7 +361,7 @@ impl Session {
     /// Carries back what the command has committed; what was shielded has been looked at, so that this is no change of it.
     fn carry_back(&mut self) {
         let ends = self.installation.carry_back();
-        ends.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
+        tell_of_git(&ends);
         self.ledger.tell_of_git(ends);
     }
 
@@ -393,6 +393,11 @@ fn other_names(plan: &Plan) -> Vec<PathBuf> {
 
 fn printable_path(path: &Path) -> String {
     escape::escape(path.as_os_str().as_bytes(), escape::TEXT_LIMIT)
+}
+
+/// Says what of repositories was not carried back. What runs that were killed had committed has no seal to be told of in.
+pub fn tell_of_git(ends: &[GitEnd]) {
+    ends.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
 }
 
 /// One line on stderr. A reader that does not read must hold up nothing, least of all the taking down.

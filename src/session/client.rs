@@ -8,8 +8,7 @@ use crate::document;
 use crate::error::Error;
 use crate::install::dev_box;
 use crate::install::{reserve, undo};
-use crate::ledger::record::GitEnd;
-use crate::run::complain;
+use crate::run::{complain, tell_of_git};
 use nix::unistd::geteuid;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -58,7 +57,7 @@ fn put_back() -> Result<(), Error> {
     }
     let mut busy = reserve::busy_uids();
     reserve::clear_stale_walls(&mut busy)?;
-    undo::put_back_for_the_dead(&busy)?.iter().filter_map(GitEnd::told).for_each(|told| complain(&told));
+    tell_of_git(&undo::put_back_for_the_dead(&busy)?);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! What the tests of canaries share: the command as users call it, and what it says.
 
 #[path = "../tested/mod.rs"]
-mod tested;
+pub mod tested;
 
 use serde_json::Value;
 use std::fs;

@@ -70,6 +70,15 @@ impl Fence {
         self
     }
 
+    /// A run with these flags is refused with one line that has `what`, and starts nothing.
+    pub fn refuses(&self, flags: &[&str], what: &str) {
+        let ended = self.run(flags, "touch /dev/shm/started");
+        assert_eq!(ended.said.code, Some(125), "{flags:?}: {ended}");
+        assert!(ended.said.err.contains(what), "{flags:?}: {ended}");
+        assert_eq!(ended.said.err.lines().count(), 1, "{ended}");
+        assert!(self.world.read("/dev/shm/started").is_none());
+    }
+
     /// The ordinary user that ringfence starts as, where [`Fence::less`] names one.
     pub fn less_user(&self) -> Option<u32> {
         self.less.user()

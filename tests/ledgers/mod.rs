@@ -1,6 +1,9 @@
 //! Ledgers of runs that were never made, written by the product's own writer.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+#[path = "../tested/mod.rs"]
+pub mod tested;
+
 use ringfence::ledger::record::{Body, Denial, Gap, Mechanism, Object, Outcome, Start, Subject};
 use ringfence::ledger::{Ledger, LedgerTarget, RunId, SealInput};
 use ringfence::policy::Axis;
@@ -120,8 +123,7 @@ pub fn times(mut denial: Denial, count: u64) -> Denial {
 
 /// Runs `ringfence report`.
 pub fn report(arguments: &[&str]) -> Output {
-    let binary = env!("CARGO_BIN_EXE_ringfence");
-    Command::new(binary).arg("report").args(arguments).output().expect("run ringfence")
+    Command::new(tested::binary()).arg("report").args(arguments).output().expect("run ringfence")
 }
 
 /// What it printed; it must succeed and say nothing on stderr.
