@@ -59,11 +59,16 @@ demo-quiet: build $(WORLD)
 fuzz:
 	.ci/fuzz 5
 
+# The order is that of docs/benchmarks.md.
+BENCHES := startup canary git bulk
+RUN_BENCH := cargo bench --quiet --profile dev --locked --bench
+
 bench: root deps-bench build
-	cargo bench --quiet --profile dev --locked --bench startup -- $(CURDIR)/$(BINARY)
-	cargo bench --quiet --profile dev --locked --bench canary -- $(CURDIR)/$(BINARY)
-	cargo bench --quiet --profile dev --locked --bench git -- $(CURDIR)/$(BINARY)
-	cargo bench --quiet --locked --bench bulk
+	rm -f target/bench.jsonl
+	for bench in $(BENCHES); do \
+	  RINGFENCE_BENCH_LINES=$(CURDIR)/target/bench.jsonl $(RUN_BENCH) $$bench -- $(CURDIR)/$(BINARY) || exit 1; done
+	$(RUN_BENCH) page -- target/bench.jsonl docs/benchmarks.md
+	cp target/bench.jsonl docs/benchmarks.jsonl
 
 .PHONY: $(WORLD)
 $(WORLD):

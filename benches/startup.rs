@@ -4,24 +4,38 @@
 //! `make bench` runs it over the stripped binary in a closed world. `startup PATH [ROUNDS]`.
 #![allow(missing_docs, reason = "a program")]
 
+#[allow(dead_code, reason = "each user has its own part")]
+mod rounds;
+
 use nix::time::{ClockId, clock_gettime};
+use rounds::line::By;
+use rounds::sample::Measured;
+use rounds::{Bench, table};
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use world::World;
 
-const ROUNDS: usize = 30;
-const WARM_UP: usize = 3;
 const RINGFENCE: &str = "/usr/local/bin/ringfence";
 const LEDGER: &str = "/var/log/startup.jsonl";
 
-/// What is measured: its name and its command. The peers do less; what each does stands in the README.
-const CANDIDATES: [(&str, &[&str]); 7] = [
-    ("true, by plain exec", &["true"]),
-    (
-        "setpriv: ids, groups, capabilities, no_new_privs",
-        &[
+/// What is measured.
+struct Candidate {
+    name: &'static str,
+    /// The program that must be here, if it is none of ours, and how it tells its version.
+    peer: Option<(&'static str, &'static [&'static str])>,
+    command: &'static [&'static str],
+}
+
+const VERSION: &[&str] = &["--version"];
+
+/// The peers do less; what each does stands in the README.
+const CANDIDATES: &[Candidate] = &[
+    Candidate { name: "plain exec", peer: None, command: &["true"] },
+    Candidate {
+        name: "setpriv",
+        peer: Some(("setpriv", VERSION)),
+        command: &[
             "setpriv",
             "--reuid",
             "10500",
@@ -35,10 +49,11 @@ const CANDIDATES: [(&str, &[&str]); 7] = [
             "--no-new-privs",
             "true",
         ],
-    ),
-    (
-        "bwrap: every namespace, read-only root",
-        &[
+    },
+    Candidate {
+        name: "bwrap",
+        peer: Some(("bwrap", VERSION)),
+        command: &[
             "bwrap",
             "--unshare-all",
             "--ro-bind",
@@ -52,14 +67,29 @@ const CANDIDATES: [(&str, &[&str]); 7] = [
             "/tmp",
             "true",
         ],
-    ),
-    ("ringfence --policy control", &[RINGFENCE, "run", "--policy", "control", "--ledger", LEDGER, "--", "true"]),
-    ("ringfence --policy non-root", &[RINGFENCE, "run", "--policy", "non-root", "--ledger", LEDGER, "--", "true"]),
-    ("ringfence probe --policy nist-high", &[RINGFENCE, "probe", "--policy", "nist-high", "--ledger", LEDGER]),
-    ("ringfence --policy nist-high", &[RINGFENCE, "run", "--policy", "nist-high", "--ledger", LEDGER, "--", "true"]),
+    },
+    Candidate {
+        name: "ringfence, control",
+        peer: None,
+        command: &[RINGFENCE, "run", "--policy", "control", "--ledger", LEDGER, "--", "true"],
+    },
+    Candidate {
+        name: "ringfence, non-root",
+        peer: None,
+        command: &[RINGFENCE, "run", "--policy", "non-root", "--ledger", LEDGER, "--", "true"],
+    },
+    Candidate {
+        name: "ringfence probe, nist-high",
+        peer: None,
+        command: &[RINGFENCE, "probe", "--policy", "nist-high", "--ledger", LEDGER],
+    },
+    Candidate {
+        name: FULL,
+        peer: None,
+        command: &[RINGFENCE, "run", "--policy", "nist-high", "--ledger", LEDGER, "--", "true"],
+    },
 ];
-const BWRAP: usize = 2;
-const FULL: usize = CANDIDATES.len() - 1;
+const FULL: &str = "ringfence, nist-high";
 
 /// The spans between the records of a run, by the record that ends each.
 const SPANS: [&str; 4] = [
@@ -70,59 +100,50 @@ const SPANS: [&str; 4] = [
 ];
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
-    let binary = PathBuf::from(arguments.next().unwrap_or_else(|| "dist/ringfence".to_owned()));
-    let rounds = arguments.next().map_or(ROUNDS, |text| text.parse().expect("ROUNDS is a number"));
+    let mut bench = Bench::new(30);
     let world = World::new().expect("a closed world");
-    world.install(&binary, RINGFENCE);
-    let (times, spans) = world.inside().run(move || measure(rounds));
-
-    println!("{:<50} {:>10} {:>10} {:>10} {:>9}", "start to end", "median", "90th", "to exec", "to bwrap");
-    let medians = times.each_ref().map(|sample| percentile(sample, 50));
-    for (number, (name, _)) in CANDIDATES.iter().enumerate() {
-        let ratio = |peer: usize| medians[number].as_secs_f64() / medians[peer].as_secs_f64();
-        let (median, slow) = (milliseconds(medians[number]), milliseconds(percentile(&times[number], 90)));
-        println!("{name:<50} {median:>10} {slow:>10} {:>9.1}x {:>8.1}x", ratio(0), ratio(BWRAP));
-    }
-    println!("\n{:<50} {:>10} {:>10}", "of nist-high", "median", "90th");
-    for (name, sample) in SPANS.iter().zip(&spans) {
-        println!(
-            "{name:<50} {:>10} {:>10}",
-            milliseconds(percentile(sample, 50)),
-            milliseconds(percentile(sample, 90))
-        );
-    }
-    println!("\n{rounds} rounds, each candidate once a round, in a closed network world");
-}
-
-/// Every candidate's times, and the spans of the last one's.
-fn measure(rounds: usize) -> ([Vec<Duration>; CANDIDATES.len()], [Vec<Duration>; SPANS.len()]) {
-    let (mut times, mut spans) = (CANDIDATES.map(|_| Vec::new()), SPANS.map(|_| Vec::new()));
-    for round in 0..WARM_UP + rounds {
-        for (number, (name, command)) in CANDIDATES.iter().enumerate() {
-            // The last candidate's record; each run makes its own and fails where there is one.
-            match std::fs::remove_file(LEDGER) {
-                Ok(()) => {}
-                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
-                Err(cause) => panic!("{LEDGER}: {cause}"),
-            }
-            let (from, begun) = (monotonic(), Instant::now());
-            let output = Command::new(command[0]).args(&command[1..]).output();
-            let (taken, to) = (begun.elapsed(), monotonic());
-            let output = output.unwrap_or_else(|cause| panic!("{name}: {cause}"));
-            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-            if round >= WARM_UP {
-                times[number].push(taken);
-                if number == FULL {
-                    let marks = marks(from, to);
-                    for (sample, pair) in spans.iter_mut().zip(marks.windows(2)) {
-                        sample.push(pair[1].saturating_sub(pair[0]));
-                    }
+    world.install(&bench.binary, RINGFENCE);
+    let here: Vec<&Candidate> = CANDIDATES
+        .iter()
+        .filter(|one| one.peer.is_none_or(|(program, version)| bench.peer(program, version)))
+        .collect();
+    let mut starts = Measured::new(
+        table("startup", "Start to end of `true`, rung `full`", "ms", &["plain exec", "bwrap"])
+            .note("In a closed network world. The peers have neither a proxy nor a firewall, neither probes nor a record.")
+            .goal("start-up with the pre-flight probes", FULL, &["bwrap"], By::RatioAtMost, 5.0),
+    );
+    let mut spans = Measured::new(table("spans", "Where a start under nist-high spends its time", "ms", &[]));
+    world.inside().run(move || {
+        bench.interleave(3, &here, |candidate, round| {
+            let (taken, marks) = start(candidate);
+            let Some(round) = round else { return };
+            starts.add(round, candidate.name, milliseconds(taken));
+            if candidate.name == FULL {
+                for (name, pair) in SPANS.iter().zip(marks().windows(2)) {
+                    spans.add(round, name, milliseconds(pair[1].saturating_sub(pair[0])));
                 }
             }
-        }
+        });
+        bench.done(&starts);
+        bench.done(&spans);
+    });
+}
+
+/// How long it took, and the marks of its record.
+fn start(candidate: &Candidate) -> (Duration, impl FnOnce() -> [Duration; SPANS.len() + 1]) {
+    // The last candidate's record; each run makes its own and fails where there is one.
+    match std::fs::remove_file(LEDGER) {
+        Ok(()) => {}
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
+        Err(cause) => panic!("{LEDGER}: {cause}"),
     }
-    (times, spans)
+    let Candidate { name, command, .. } = candidate;
+    let (from, begun) = (monotonic(), Instant::now());
+    let output = Command::new(command[0]).args(&command[1..]).output();
+    let (taken, to) = (begun.elapsed(), monotonic());
+    let output = output.unwrap_or_else(|cause| panic!("{name}: {cause}"));
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    (taken, move || marks(from, to))
 }
 
 /// The moments that bound the spans, by CLOCK_MONOTONIC, which the records carry too.
@@ -140,12 +161,6 @@ fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).expect("clock_gettime").into()
 }
 
-fn percentile(sample: &[Duration], percent: usize) -> Duration {
-    let mut sorted = sample.to_vec();
-    sorted.sort();
-    sorted[(sorted.len() - 1) * percent / 100]
-}
-
-fn milliseconds(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
