@@ -78,12 +78,25 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "nono",
         version: VERSION,
-        prefix: &["nono", "run", "--silent", "--block-net", "--read", "/", "--allow", "/tmp", "--"],
+        prefix: &[
+            "nono",
+            "run",
+            "--silent",
+            "--block-net",
+            "--allow-cwd",
+            "--read",
+            "/usr",
+            "--read",
+            "/etc",
+            "--allow",
+            "/tmp",
+            "--",
+        ],
     },
     // Its default: bwrap and seccomp, no network, nothing writable but the directory and /tmp.
     Peer { name: "codex", version: VERSION, prefix: &["codex", "sandbox", "--"] },
-    // A proxy on a script's judgement, in a network namespace.
-    Peer { name: "httpjail", version: VERSION, prefix: &["httpjail", "--js", "false", "--"] },
+    // A proxy that judges by patterns, in a network namespace.
+    Peer { name: "httpjail", version: VERSION, prefix: &["httpjail", "--rule", "deny: .*", "--"] },
     // Node: a proxy, bwrap and seccomp.
     Peer { name: "srt", version: VERSION, prefix: &["srt"] },
 ];
