@@ -10,12 +10,26 @@ use nix::sys::socket::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// The largest message; a larger one is an error of ours, never truncated.
 const LARGEST: usize = 192 << 10;
+
+thread_local! {
+    /// Room for a message. To make it anew, all zeros, takes longer than most messages do.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Gives `receive` room for the largest message.
+fn with_room<T>(receive: impl FnOnce(&mut [u8]) -> T) -> T {
+    ROOM.with_borrow_mut(|room| {
+        room.resize(LARGEST, 0);
+        receive(room)
+    })
+}
 
 /// One end of a pair.
 #[derive(Debug)]
@@ -106,9 +120,10 @@ impl Channel {
 
     /// Receives one message, waiting for it; [`ChannelError::Closed`] at the end.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<T, ChannelError> {
-        let mut buffer = vec![0; LARGEST];
-        let length = after_reset("recv", || recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()))?;
-        decode(&buffer[..length])
+        with_room(|room| {
+            let length = after_reset("recv", || recv(self.0.as_raw_fd(), room, MsgFlags::empty()))?;
+            decode(&room[..length])
+        })
     }
 }
 
@@ -183,22 +198,23 @@ impl Channel {
     /// Receives one message with its descriptors, waiting for it; they close on exec.
     pub fn receive_with<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let mut space = cmsg_space!([RawFd; MOST_DESCRIPTORS]);
-        let mut buffer = vec![0; LARGEST];
-        let (length, numbers) = after_reset("recvmsg", || {
-            let mut parts = [IoSliceMut::new(&mut buffer)];
-            let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-            let received = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
-            let mut numbers: Vec<RawFd> = Vec::new();
-            for message in received.cmsgs()? {
-                if let ControlMessageOwned::ScmRights(passed) = message {
-                    numbers.extend(passed);
+        with_room(|room| {
+            let (length, numbers) = after_reset("recvmsg", || {
+                let mut parts = [IoSliceMut::new(room)];
+                let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+                let received = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+                let mut numbers: Vec<RawFd> = Vec::new();
+                for message in received.cmsgs()? {
+                    if let ControlMessageOwned::ScmRights(passed) = message {
+                        numbers.extend(passed);
+                    }
                 }
-            }
-            Ok((received.bytes, numbers))
-        })?;
-        let descriptors = numbers.into_iter().map(sys::adopt_inherited).collect::<Result<_, _>>();
-        let descriptors = descriptors.map_err(failed("recvmsg"))?;
-        Ok((decode(&buffer[..length])?, descriptors))
+                Ok((received.bytes, numbers))
+            })?;
+            let descriptors = numbers.into_iter().map(sys::adopt_inherited).collect::<Result<_, _>>();
+            let descriptors = descriptors.map_err(failed("recvmsg"))?;
+            Ok((decode(&room[..length])?, descriptors))
+        })
     }
 
     /// The same if one is there.

@@ -11,7 +11,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// unknown length in small steps, and every step makes the kernel write the whole text anew; a start reads hundreds of them.
 pub fn read(path: &str) -> io::Result<String> {
     let mut text = Vec::with_capacity(8192);
-    File::open(path)?.read_to_end(&mut text)?;
+    // A reader of no known length is not asked for one, which no file of /proc has.
+    File::open(path)?.take(u64::MAX).read_to_end(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -5,6 +5,7 @@
 //! Its children under `src/sys/` are parts of it.
 #![allow(unsafe_code)]
 
+mod borrowed;
 pub mod call;
 pub mod capability;
 pub mod message;
@@ -12,6 +13,7 @@ mod mount;
 pub mod notify;
 mod terminal;
 
+pub use borrowed::fork_in_same_memory;
 pub use mount::{
     ATTR_IDMAP, ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MountAttr, clone_tree, mount_setattr, move_mount, new_tmpfs,
 };

@@ -8,7 +8,7 @@ use crate::confine::abi::Table;
 use crate::confine::landlock::restrict_scopes;
 use crate::confine::rules::Rule;
 use crate::confine::seccomp::program_with_listener;
-use crate::observe::process::{Of, hand_over, receive_listener};
+use crate::observe::process::{Handed, Of, hand_over, receive_handed};
 use crate::policy::Axis;
 use crate::sys::call::{Argument, call};
 use crate::sys::notify::{self, Notification};
@@ -165,10 +165,9 @@ fn observer(tell: &Teller, takes: OwnedFd) {
         .and_then(|()| set_dumpable(false).map_err(|errno| format!("prctl PR_SET_DUMPABLE: {errno}")));
     tell.tell(Tried::BindToLo, taken.clone().and_then(|()| bind_to_lo()));
     let answered = taken.and_then(|()| {
-        let Some((listener, _)) = receive_listener(takes.as_fd()).map_err(|errno| format!("recvmsg: {errno}"))? else {
-            // The command has told why.
-            return Ok(());
-        };
+        let handed = receive_handed(takes.as_fd()).map_err(|errno| format!("recvmsg: {errno}"))?;
+        // Without a listener the command has told why.
+        let Some(Handed::Listener(listener, _)) = handed else { return Ok(()) };
         let first = next_call(listener.as_fd())?;
         tell.tell(Tried::ReadsCallers, read_caller(&first));
         notify::refuse(listener.as_fd(), first.id, ANSWER).map_err(|errno| format!("NOTIF_SEND: {errno}"))?;

@@ -7,7 +7,7 @@ use crate::mutation;
 use crate::plan::Plan;
 use crate::plan::means::FileBarrier;
 use crate::policy::{Posture, Trees, environment};
-use crate::probe::{GitSeen, Surroundings};
+use crate::probe::{GitSeen, MountsSeen, Surroundings};
 use crate::sys;
 use nix::unistd::{Pid, getpid};
 use std::ffi::{CString, OsString};
@@ -129,6 +129,7 @@ pub(super) fn surroundings(
         passed_variables: passed_variables(plan, invocation),
         scopes: plan.scopes,
         means: Some(plan.rung.means()),
+        mounts: MountsSeen::new(),
         programs: None,
         outside_socket: String::new(),
     }

@@ -1,6 +1,7 @@
 //! What the enforcing parts report, taken in by the supervisor: the proxy's reports, which wait for an answer, and the
 //! firewall's log, which has answered already and is held against the firewall's own counters at the end.
 
+mod probes;
 mod witness;
 
 use crate::install::firewall::{FirewallError, RuleCounter};
@@ -55,7 +56,7 @@ pub enum EvidenceError {
 
 /// Messages of the firewall's log, and records of the kernel's audit, that are taken in before anything else has its turn.
 const AT_ONCE: usize = 256;
-/// How long the proxy may take to report what it has left.
+/// How long the proxy may take to report what it has left, and the observer what it has kept.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The sources and what has come from them.

@@ -61,8 +61,8 @@ pub struct Hearing {
     source: Source,
     /// What the command would be capable of under `control`: what this process is.
     capabilities: u64,
-    /// What was refused before the command runs, by operation and errno.
-    refused: BTreeSet<(String, String)>,
+    /// What was refused to the probes, by operation and errno, once that was told.
+    refused: Option<BTreeSet<(String, String)>>,
     /// What of what is watched was opened before the command runs, by operation and path.
     reads: BTreeSet<(String, PathBuf)>,
 }
@@ -72,19 +72,16 @@ impl Hearing {
     pub fn begin(source: Source, channel: Channel, patience: Duration) -> Result<Hearing, EvidenceError> {
         let capabilities = sys::capget().map_err(|errno| source.failed(format!("capget: {errno}")))?.effective;
         match channel.receive_within::<Told>(patience).map_err(|error| source.ended(error))? {
-            Some(Told::Ready) => {
-                let (refused, reads) = (BTreeSet::new(), BTreeSet::new());
-                Ok(Hearing { channel, source, capabilities, refused, reads })
-            }
+            Some(Told::Ready) => Ok(Hearing { channel, source, capabilities, refused: None, reads: BTreeSet::new() }),
             Some(Told::Failed(cause)) => Err(source.failed(cause)),
             Some(other) => Err(source.failed(format!("said {other:?} before it was ready"))),
             None => Err(source.failed(format!("not ready within {patience:?}"))),
         }
     }
 
-    /// What was refused to the probes, by operation and errno.
-    pub fn refused(&self) -> &BTreeSet<(String, String)> {
-        &self.refused
+    /// What was refused to the probes, by operation and errno; `None` as long as it was not told.
+    pub fn refused(&self) -> Option<&BTreeSet<(String, String)>> {
+        self.refused.as_ref()
     }
 
     /// What of what is watched the probes opened, by operation and path.
@@ -108,13 +105,23 @@ impl Hearing {
                 None => return Ok(false),
             };
             match told {
+                // No command has a listener before recording begins.
+                Told::Refused(_) if !recording => {
+                    return Err(source.failed("it told of a command's call too soon".into()));
+                }
                 Told::Refused(refusal) => {
-                    if !recording {
-                        let errno = refusal.errno.map(|errno| format!("{:?}", Errno::from_raw(errno)));
-                        self.refused.insert((refusal.operation, errno.unwrap_or_default()));
-                    } else if let Some(denial) = control::denial(&refusal, self.capabilities) {
+                    if let Some(denial) = control::denial(&refusal, self.capabilities) {
                         record(ledger, Body::Denial(denial))?;
                     }
+                    self.channel.send(&Heard { of_command: recording }).map_err(ended)?;
+                }
+                Told::RefusedToProbes(_) if self.refused.is_some() => {
+                    return Err(source.failed("it told of the probes a second time".into()));
+                }
+                Told::RefusedToProbes(refused) => {
+                    let named = |errno: Option<i32>| errno.map(|errno| format!("{:?}", Errno::from_raw(errno)));
+                    let told = refused.into_iter().map(|one| (one.operation, named(one.errno).unwrap_or_default()));
+                    self.refused = Some(told.collect());
                     self.channel.send(&Heard { of_command: recording }).map_err(ended)?;
                 }
                 Told::Read(read) => {

@@ -6,6 +6,7 @@
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 mod later;
+mod probes;
 
 use super::calls::Calls;
 use super::judge::{Judge, Verdict};
@@ -13,7 +14,7 @@ pub use super::judge::{Kept, Mounted, Unnoted, Ways};
 use super::shadow::Shadow;
 use super::sockets::Sockets;
 use super::sockets::rules::SocketRules;
-use super::told::{Heard, Told};
+use super::told::{Heard, ToProbe, Told};
 use super::watched::Ids;
 use crate::channel::Channel;
 use crate::confine::landlock::Barrier;
@@ -31,11 +32,14 @@ use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
 };
 use nix::unistd::{Pid, chdir};
+use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+
+pub use probes::probes_are_over;
 
 /// What the observer needs to know of the run.
 #[derive(Debug, Clone)]
@@ -70,6 +74,18 @@ pub enum Of {
     /// A command's.
     Command = 2,
 }
+
+/// What the stage hands over, by the byte that tells it.
+#[derive(Debug)]
+pub enum Handed {
+    /// A listener.
+    Listener(OwnedFd, Of),
+    /// Nothing: the probing child and all that it has started have ended.
+    ProbesAreOver,
+}
+
+/// The byte of [`Handed::ProbesAreOver`], which is no one's listener's.
+const PROBES_ARE_OVER: u8 = 0;
 
 /// Threads that answer one listener, at the most and at the least: one that waits for a file system must not hold up all.
 const THREADS: usize = 4;
@@ -151,7 +167,7 @@ pub fn live(
         sockets,
         shadow: shadow.map(Arc::new),
     };
-    let service = Arc::new(Service { told: Mutex::new(()), channel: told });
+    let service = Arc::new(Service { told: Mutex::new(()), to_probes: Mutex::default(), channel: told });
     if service.channel.send(&Told::Ready).is_err() {
         return 1;
     }
@@ -163,6 +179,7 @@ pub fn live(
 struct Served {
     listener: OwnedFd,
     judge: Judge,
+    of: Of,
 }
 
 /// What is to be done with a listener next.
@@ -181,6 +198,8 @@ enum Next {
 struct Service {
     /// One question at a time is under way to the supervisor.
     told: Mutex<()>,
+    /// What was refused to the probes, to be told at once when they are over.
+    to_probes: Mutex<BTreeSet<ToProbe>>,
     channel: Channel,
 }
 
@@ -219,12 +238,17 @@ impl Service {
             if !ready[0] {
                 continue;
             }
-            match receive_listener(handover.as_fd()) {
-                Ok(Some((listener, of))) => {
+            match receive_handed(handover.as_fd()) {
+                Ok(Some(Handed::Listener(listener, of))) => {
                     let judge = Judge { names: of == Of::Command, ..judge.clone() };
-                    match self.clone().serve(Served { listener, judge }) {
+                    match self.clone().serve(Served { listener, judge, of }) {
                         Ok(unserved) => own.extend(unserved),
                         Err(_) => return 1,
+                    }
+                }
+                Ok(Some(Handed::ProbesAreOver)) => {
+                    if !self.tell_of_probes() {
+                        return 1;
                     }
                 }
                 Ok(None) => stage_lives = false,
@@ -296,8 +320,8 @@ impl Service {
             | Verdict::Opened(..)
             | Verdict::Later(_) => true,
             _ if !notify::is_waiting(listener, id) => return true,
-            Verdict::Tell(reaches) => self.tell(&Told::Reaches(reaches.clone())),
-            Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.ask(&Told::Refused(refusal.clone())),
+            Verdict::Tell(reaches) => self.note(served, reaches),
+            Verdict::GoOnRecorded(refusal) | Verdict::Refuse(_, refusal) => self.record(served, refusal),
             Verdict::GoOnRead(read) | Verdict::OpenedRead(_, _, read) => self.ask(&Told::Read(read.clone())),
             Verdict::Unknown(cause) => self.tell(&Told::Lost { calls: 1, cause: cause.clone() }),
         };
@@ -350,8 +374,8 @@ pub fn hand_over(handover: BorrowedFd<'_>, listener: RawFd, of: Of) -> Result<()
     sendmsg::<()>(handover.as_raw_fd(), &[IoSlice::new(&word)], &control, MsgFlags::MSG_NOSIGNAL, None).map(|_| ())
 }
 
-/// Takes the next listener; `None` when whoever could hand one over has ended.
-pub fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)>, Errno> {
+/// Takes what is handed over next; `None` when whoever could hand something over has ended.
+pub fn receive_handed(handover: BorrowedFd<'_>) -> Result<Option<Handed>, Errno> {
     let mut space = cmsg_space!([RawFd; 1]);
     let mut byte = [0; 1];
     let mut parts = [IoSliceMut::new(&mut byte)];
@@ -363,8 +387,8 @@ pub fn receive_listener(handover: BorrowedFd<'_>) -> Result<Option<(OwnedFd, Of)
         if let ControlMessageOwned::ScmRights(numbers) = message {
             let listener = numbers.first().map(|number| sys::adopt_inherited(*number)).transpose()?;
             let of = if byte[0] == Of::Probes as u8 { Of::Probes } else { Of::Command };
-            return Ok(listener.map(|listener| (listener, of)));
+            return Ok(listener.map(|listener| Handed::Listener(listener, of)));
         }
     }
-    Err(Errno::EBADMSG)
+    if byte[0] == PROBES_ARE_OVER { Ok(Some(Handed::ProbesAreOver)) } else { Err(Errno::EBADMSG) }
 }

@@ -4,6 +4,7 @@ use crate::ledger::record::Subject;
 use crate::observe::connectors::Note;
 use crate::policy::Axis;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// A message of the observer's.
@@ -15,6 +16,8 @@ pub enum Told {
     Failed(String),
     /// A refusal, to be recorded before it is answered: the supervisor says [`Heard`].
     Refused(Refusal),
+    /// All that was refused to the probes, now that they are over: the supervisor says [`Heard`].
+    RefusedToProbes(BTreeSet<ToProbe>),
     /// A read of a watched path, to be recorded before it goes on: the supervisor says [`Heard`].
     Read(PathRead),
     /// Someone is about to send to an address.
@@ -33,6 +36,15 @@ pub enum Told {
 pub struct Heard {
     /// Whether the command runs, whose it is then. What the probes did before counts for nothing afterwards.
     pub of_command: bool,
+}
+
+/// What is told of a call that was refused to a probe.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ToProbe {
+    /// The system call.
+    pub operation: String,
+    /// The answer, as of [`Refusal::errno`].
+    pub errno: Option<i32>,
 }
 
 /// One refused call, before it is known whether `control` would have refused it too.

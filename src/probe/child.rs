@@ -5,9 +5,10 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{getpid, getppid, setsid};
+use nix::unistd::{Pid, getpid, getppid, setsid};
 use std::ffi::CString;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -36,27 +37,54 @@ pub fn attempt(call: libc::c_long, arguments: [u64; 6]) -> String {
     errno_of(sys::attempt(call, arguments))
 }
 
+/// A child at work.
+pub struct Working {
+    child: Pid,
+    report: OwnedFd,
+}
+
+impl Working {
+    /// Starts `work` in a child, which reports what it returns.
+    pub fn begin(work: impl FnOnce() -> Vec<u8>) -> Result<Working, Errno> {
+        let (report, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+        match sys::fork_single_threaded()? {
+            Fork::Child => {
+                let done = std::fs::File::from(write).write_all(&work());
+                sys::exit_now(i32::from(done.is_err()));
+            }
+            Fork::Parent(child) => Ok(Working { child, report }),
+        }
+    }
+
+    /// Waits for the report. An error says how the child ended instead.
+    pub fn end(self) -> Result<Vec<u8>, String> {
+        let mut report = Vec::new();
+        let read = std::fs::File::from(self.report).read_to_end(&mut report);
+        match (read, waitpid(self.child, None)) {
+            (Ok(_), Ok(WaitStatus::Exited(_, 0))) => Ok(report),
+            (_, ended) => Err(format!("the child ended with {ended:?}")),
+        }
+    }
+}
+
 /// Runs `work` in a child of its own and returns what it saw.
 pub fn in_child(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
-    let Ok((report, write)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else {
-        return vec!["no pipe".into()];
+    let (mut work, mut seen) = (Some(work), None);
+    let child = match sys::fork_in_same_memory(|| seen = work.take().map(|work| work())) {
+        Ok(child) => child,
+        Err(errno) => return vec![format!("fork: {}", name_of(errno))],
     };
-    match sys::fork_single_threaded() {
-        Ok(Fork::Child) => {
-            let text = work().join("\n");
-            let done = std::fs::File::from(write).write_all(text.as_bytes());
-            sys::exit_now(i32::from(done.is_err()));
-        }
-        Ok(Fork::Parent(child)) => {
-            drop(write);
-            let mut text = String::new();
-            let read = std::fs::File::from(report).read_to_string(&mut text);
-            let ended = waitpid(child, None);
-            match (read, ended) {
-                (Ok(_), Ok(WaitStatus::Exited(_, 0))) => text.lines().map(str::to_owned).collect(),
-                (_, ended) => vec![format!("the child ended with {ended:?}")],
-            }
-        }
+    match (waitpid(child, None), seen) {
+        (Ok(WaitStatus::Exited(_, 0)), Some(seen)) => seen,
+        (ended, _) => vec![format!("the child ended with {ended:?}")],
+    }
+}
+
+/// The same in a child with memory of its own, for what outlives it or has threads.
+pub fn in_fork(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    match Working::begin(|| work().join("\n").into_bytes()).map(Working::end) {
+        Ok(Ok(report)) => String::from_utf8_lossy(&report).lines().map(str::to_owned).collect(),
+        Ok(Err(ended)) => vec![ended],
         Err(errno) => vec![format!("fork: {}", name_of(errno))],
     }
 }
@@ -74,10 +102,10 @@ pub fn in_grandchild(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
 
 /// The same in a process whose parent has ended, in a session of its own: a daemon.
 pub fn in_daemon(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
-    in_child(|| {
+    in_fork(|| {
         let Ok((report, write)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else { return vec!["no pipe".into()] };
         // Between this process, which waits, and the daemon stands one that ends at once.
-        let between = in_child(|| {
+        let between = in_fork(|| {
             let parent = getpid();
             match setsid().and_then(|_| sys::fork_single_threaded()) {
                 Ok(Fork::Child) => {
@@ -102,7 +130,7 @@ pub fn in_daemon(work: impl FnOnce() -> Vec<String>) -> Vec<String> {
 
 /// The same in a thread of a child.
 pub fn in_thread(work: impl FnOnce() -> Vec<String> + Send) -> Vec<String> {
-    in_child(|| {
+    in_fork(|| {
         std::thread::scope(|scope| {
             let started = std::thread::Builder::new().spawn_scoped(scope, work);
             let ended = started.map(|thread| thread.join());
@@ -140,16 +168,14 @@ const NOT_EXECUTED: i32 = 0x40;
 
 fn status_of(path: &Path) -> Result<Result<i32, Errno>, String> {
     let argv = [CString::new(path.as_os_str().as_bytes()).unwrap_or_default()];
-    match sys::fork_single_threaded() {
-        Ok(Fork::Child) => {
-            let Err(errno) = nix::unistd::execve(&argv[0], &argv, &argv[..0]);
-            sys::exit_now(NOT_EXECUTED + errno as i32);
-        }
-        Ok(Fork::Parent(child)) => match waitpid(child, None) {
-            Ok(WaitStatus::Exited(_, status)) if status < NOT_EXECUTED => Ok(Ok(status)),
-            Ok(WaitStatus::Exited(_, status)) => Ok(Err(Errno::from_raw(status - NOT_EXECUTED))),
-            other => Err(format!("{other:?}")),
-        },
-        Err(errno) => Err(format!("fork: {}", name_of(errno))),
+    let executed = sys::fork_in_same_memory(|| {
+        let Err(errno) = nix::unistd::execve(&argv[0], &argv, &argv[..0]);
+        sys::exit_now(NOT_EXECUTED + errno as i32);
+    });
+    let child = executed.map_err(|errno| format!("fork: {}", name_of(errno)))?;
+    match waitpid(child, None) {
+        Ok(WaitStatus::Exited(_, status)) if status < NOT_EXECUTED => Ok(Ok(status)),
+        Ok(WaitStatus::Exited(_, status)) => Ok(Err(Errno::from_raw(status - NOT_EXECUTED))),
+        other => Err(format!("{other:?}")),
     }
 }

@@ -178,7 +178,7 @@ fn seen(spec: &Spec, run: &Surroundings, stray: bool) -> Vec<String> {
     let mut seen = match (of_descriptors, stray) {
         (true, true) => vec![format!("descriptor {REPORT}")],
         (true, false) => make(),
-        (false, _) => super::child::in_child(make),
+        (false, _) => super::child::in_fork(make),
     };
     // A reset looks the same from whomever it comes, the next hop included, and no log of a wall's can be asked. A wall
     // that refuses the one refuses the other too.

@@ -88,9 +88,9 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::MountOverProtected => run.protected.iter().map(|p| errno_of(mount_tmpfs(p))).collect(),
         Operation::ListProtected => run.protected.iter().filter(|p| !p.is_file()).map(|p| listed(p)).collect(),
         Operation::WriteInWritable => run.writable.iter().map(|p| written(p)).collect(),
-        Operation::Propagation => mount_faults(|m| !m.propagation.is_empty(), "private"),
+        Operation::Propagation => mount_faults(run, |m| !m.propagation.is_empty(), "private"),
         Operation::SetIdMounts => {
-            mount_faults(|m| !m.has("nosuid") && m.point != Path::new(arena::MOUNT_POINT), "nosuid")
+            mount_faults(run, |m| !m.has("nosuid") && m.point != Path::new(arena::MOUNT_POINT), "nosuid")
         }
         Operation::Masked => run.masked.iter().map(|p| mode_of(p)).collect(),
         Operation::OpenMasked => run.masked.iter().flat_map(|p| [opened(p), opened(&by_alias(p))]).collect(),
@@ -120,8 +120,8 @@ fn protected_places(run: &Surroundings) -> Vec<PathBuf> {
     // What /proc takes in is no file.
     let exempt = |path: &Path| path.starts_with("/proc") || run.writable.iter().any(|w| path.starts_with(w));
     let mut places = run.protected.clone();
-    if let Ok(mounts) = mounts::read_mountinfo() {
-        for mount in mountinfo::reachable(&mounts) {
+    if let Ok(mounts) = mounts_seen(run) {
+        for mount in mounts {
             let below = run.protected.iter().any(|tree| mount.point.starts_with(tree) && mount.point != *tree);
             // A mount on a file cannot have a file created in it; one that the command may not search answers for itself.
             let hidden = run.masked.iter().chain(&run.shielded).any(|hidden| *hidden == mount.point);
@@ -220,10 +220,10 @@ fn create_by_alias(run: &Surroundings) -> Vec<String> {
 
 /// Mounts that show a protected tree, or a part of one, under another name.
 fn other_names(run: &Surroundings) -> Vec<PathBuf> {
-    let Ok(mounts) = mounts::read_mountinfo() else {
+    let Ok(mounts) = mounts_seen(run) else {
         return Vec::new();
     };
-    let mut names = mountinfo::aliases(&mountinfo::reachable(&mounts), &run.protected);
+    let mut names = mountinfo::aliases(&mounts.iter().collect::<Vec<_>>(), &run.protected);
     let exempt = |name: &PathBuf| run.writable.iter().chain(&run.masked).any(|place| name.starts_with(place));
     names.retain(|name| name.is_dir() && !exempt(name));
     names
@@ -288,12 +288,21 @@ pub fn mount_tmpfs(onto: &Path) -> Result<(), Errno> {
     mount(Some("tmpfs"), onto, Some("tmpfs"), MsFlags::empty(), None::<&str>)
 }
 
-fn mount_faults(fault: impl Fn(&mountinfo::Mount) -> bool, sound: &str) -> Vec<String> {
-    let mounts = match mounts::read_mountinfo() {
-        Ok(mounts) => mounts,
-        Err(error) => return vec![error.to_string()],
+/// The mounts that a path leads to. Nothing that the probes try changes them, unless it fails.
+fn mounts_seen(run: &Surroundings) -> Result<&[mountinfo::Mount], &str> {
+    let look = || {
+        let mounts = mounts::read_mountinfo().map_err(|error| error.to_string())?;
+        Ok(mountinfo::reachable(&mounts).into_iter().cloned().collect())
     };
-    let faulty = mountinfo::reachable(&mounts).into_iter().find(|m| fault(m));
+    run.mounts.get_or_init(look).as_deref().map_err(String::as_str)
+}
+
+fn mount_faults(run: &Surroundings, fault: impl Fn(&mountinfo::Mount) -> bool, sound: &str) -> Vec<String> {
+    let mounts = match mounts_seen(run) {
+        Ok(mounts) => mounts,
+        Err(error) => return vec![error.to_owned()],
+    };
+    let faulty = mounts.iter().find(|m| fault(m));
     vec![faulty.map_or_else(|| sound.into(), |m| format!("{}: not {sound}", m.point.display()))]
 }
 

@@ -126,7 +126,7 @@ fn keyring(run: &Surroundings) -> String {
         // Under the caller's own uid it is listed whoever possesses it; it is the calls that are closed.
         Err(errno) if run.means.is_some_and(|means| means.one_uid) => name_of(errno),
         // Where the calls are refused, the keyring still serves the kernel, and is listed to who possesses it (keyrings(7)).
-        Err(errno) => match std::fs::read_to_string("/proc/keys") {
+        Err(errno) => match crate::procfs::read("/proc/keys") {
             Ok(keys) if keys.lines().any(|line| line.starts_with(&format!("{:08x} ", run.keyring))) => {
                 "the caller's".into()
             }

@@ -1,7 +1,7 @@
 //! What probes try of the kernel's interfaces by which a process gains privilege, or reaches what is not its own.
 
 use super::Surroundings;
-use super::child::{attempt, errno_of, executed, gained, in_child, name_of};
+use super::child::{attempt, errno_of, executed, gained, in_child, in_fork, name_of};
 use super::filesystem::mount_tmpfs;
 use crate::supervise::processes;
 use crate::sys;
@@ -97,7 +97,7 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::OrdinaryRequest => ordinary_request(),
         Operation::TraceSupervisor => trace(run.supervisor),
         Operation::SignalSupervisor => signal_ours(run),
-        Operation::Fork => in_child(|| vec!["ok".into()]),
+        Operation::Fork => in_fork(|| vec!["ok".into()]),
     }
 }
 
@@ -159,8 +159,7 @@ fn absent_calls() -> Vec<String> {
 /// The stage is this process's parent, and the observer the stage's.
 fn signal_ours(run: &Surroundings) -> Vec<String> {
     let stage = getppid();
-    let table = processes::all();
-    let observer = table.iter().find(|process| process.pid == stage).map(|stage| stage.parent);
+    let observer = processes::one(stage).map(|stage| stage.parent);
     let known = [Some(run.supervisor), run.proxy_process].into_iter().flatten().map(Pid::from_raw);
     // Where /proc hides them, as with hidepid, they are not known.
     let ours = known.chain([stage]).chain(observer.filter(|pid| pid.as_raw() > 0));

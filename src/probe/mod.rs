@@ -3,6 +3,7 @@
 
 mod apart;
 pub mod arena;
+mod at_once;
 mod changes;
 mod child;
 pub mod evidence;
@@ -26,6 +27,7 @@ pub mod suite_file;
 pub mod trace;
 mod watched;
 
+use crate::install::mountinfo::Mount;
 use crate::ledger::RunId;
 use crate::ledger::record::Probe;
 use crate::plan::means::{FileBarrier, Means};
@@ -33,11 +35,15 @@ use crate::plan::rung::Restriction;
 use arena::{Arena, Ground, Programs};
 use selection::Selection;
 use spec::Spec;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+
+/// What one look at the mount table has shown, or why there is none.
+pub type MountsSeen = OnceCell<Result<Vec<Mount>, String>>;
 
 /// What is known of a git directory that another one covers.
 #[derive(Debug, Clone)]
@@ -101,6 +107,8 @@ pub struct Surroundings {
     pub external: bool,
     /// How the rung works.
     pub means: Option<Means>,
+    /// The mounts that a path leads to, once a probe has asked for them.
+    pub mounts: MountsSeen,
     /// Programs that would give something to whom executes them; `None` where none could be put up.
     pub programs: Option<Programs>,
     /// The name of the abstract socket of the outside that is put up as bait. It is this run's alone: another run's, in the
@@ -198,10 +206,13 @@ impl Suite {
         self.specs.iter().filter_map(tried).collect()
     }
 
-    /// Tries every probe in the calling, confined process, with the bait that is up.
-    pub fn run(&self, arena: &Arena) -> Vec<Probe> {
+    /// Tries every probe from the calling, confined process, with the bait that is up.
+    ///
+    /// # Errors
+    /// What became of a process that was to try some of them.
+    pub fn run(&self, arena: &Arena) -> Result<Vec<Probe>, String> {
         let surroundings = Surroundings { programs: arena.programs().cloned(), ..self.surroundings.clone() };
-        let tried = |spec: &Spec| spec.operation.make(&surroundings).map(|seen| spec.judge(seen));
-        self.specs.iter().filter(|spec| spec.applies(&surroundings)).filter_map(tried).collect()
+        let applying: Vec<&Spec> = self.specs.iter().filter(|spec| spec.applies(&surroundings)).collect();
+        at_once::try_all(&applying, |spec| spec.operation.make(&surroundings).map(|seen| spec.judge(seen)))
     }
 }

@@ -21,6 +21,19 @@ pub enum Operation {
     Evidence(evidence::Operation),
 }
 
+/// What a probe mostly waits for. Those of one lane are tried one after the other in a process that is theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// For nothing: it looks at what the confined child has open.
+    Descriptors,
+    /// For the observer, about what that child is. The stage is its parent.
+    Own,
+    /// For the observer and the kernel's file systems.
+    Files,
+    /// For the firewall and the proxy.
+    Network,
+}
+
 /// An operation is a name, or a table of one name and its argument. It is looked up by the name first, so that what is
 /// wrong with an argument is said of that argument.
 impl<'de> Deserialize<'de> for Operation {
@@ -124,6 +137,16 @@ impl Operation {
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)
                 | Operation::Network(ProxyProcess)
         )
+    }
+
+    /// Where it is tried.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Operation::Identity(identity::Operation::Descriptors) => Lane::Descriptors,
+            Operation::Identity(_) | Operation::Kernel(_) | Operation::Evidence(_) => Lane::Own,
+            Operation::Filesystem(_) => Lane::Files,
+            Operation::Network(_) => Lane::Network,
+        }
     }
 
     /// Whether it asks a proxy for something.

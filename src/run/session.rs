@@ -164,6 +164,7 @@ impl Session {
     /// What the enforcing parts have told of what the probes had refused; from here on what they tell is recorded.
     pub fn begin_recording(&mut self) -> Result<Heard, Error> {
         let Installation { evidence, wall, .. } = &mut self.installation;
+        evidence.await_probes(&mut self.ledger).map_err(AbortCause::from)?;
         evidence.collect_all(&mut self.ledger).map_err(AbortCause::from)?;
         let counters = match wall {
             Some(wall) => wall.counters().map_err(AbortCause::from)?,
@@ -176,7 +177,7 @@ impl Session {
             connects: evidence.connects().clone(),
             proxy: evidence.reports().map(|_| evidence.reported()),
             outer_filter: sys::seccomp_mode().map_err(call("prctl"))? != 0,
-            calls: evidence.observer().map(|observer| observer.refused().clone()).unwrap_or_default(),
+            calls: evidence.observer().and_then(|observer| observer.refused().cloned()).unwrap_or_default(),
             reads: evidence
                 .observer()
                 .into_iter()

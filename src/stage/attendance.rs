@@ -6,7 +6,7 @@ use crate::channel::{Channel, ChannelError};
 use crate::confine::exec::{Command, ExecFailure};
 use crate::document;
 use crate::ledger::record::Probe;
-use crate::observe::process::Of;
+use crate::observe::process::{Of, probes_are_over};
 use crate::supervise::descendants;
 use crate::supervise::terminal::Placement;
 use crate::sys;
@@ -312,12 +312,15 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
             Err(cause) => return Ok(Err(cause)),
         };
         let forked = Child::fork(|| {
-            confine(&stage.confinement, self.observer.as_ref(), Of::Probes).map(|()| stage.suite.run(&arena))
+            confine(&stage.confinement, self.observer.as_ref(), Of::Probes).and_then(|()| stage.suite.run(&arena))
         });
         let heard = self.hear(&forked)?;
         let status = forked.map(|child| waitpid(child.pid, None));
         // Whatever a probe started is a child of ours now.
         descendants::end_all(Duration::ZERO, stage.confinement.identity.as_ref());
+        if let Some(observer) = &self.observer {
+            probes_are_over(observer.as_fd()).map_err(failed("sendmsg"))?;
+        }
         Ok(stage.suite.clear(arena).and_then(|()| {
             let text = heard.map_err(|(call, errno)| format!("probes: {call}: {errno}"))?;
             if !matches!(status, Ok(Ok(WaitStatus::Exited(_, 0)))) {

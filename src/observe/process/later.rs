@@ -3,7 +3,6 @@
 use super::{Served, Service};
 use crate::observe::sockets::Sockets;
 use crate::observe::sockets::waiting::{Caller, Later, Outcome};
-use crate::observe::told::Told;
 use crate::sys::notify;
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -29,7 +28,7 @@ impl Service {
         if !caller.waits() {
             return true;
         }
-        let noted = later.note.take().is_none_or(|note| self.tell(&Told::Reaches(note)));
+        let noted = later.note.take().is_none_or(|note| self.note(&caller.served, &note));
         if !noted {
             return false;
         }
@@ -58,7 +57,7 @@ impl Caller for Stopped {
             // It is nobody's answer, and tried again by who can.
             Outcome::Blocked => notify::refuse(listener, id, Errno::EAGAIN),
             Outcome::Refused(errno, refusal) => {
-                if self.waits() && !self.service.ask(&Told::Refused(*refusal)) {
+                if self.waits() && !self.service.record(&self.served, &refusal) {
                     return false;
                 }
                 notify::refuse(listener, id, errno)
