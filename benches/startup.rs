@@ -1,20 +1,25 @@
 //! What ringfence adds to the start of a program: `true` by plain exec, under setpriv, under bwrap and under
-//! `ringfence run`, turn by turn in the same rounds, so that whatever else the machine does meets all of them alike.
+//! `ringfence run`, turn by turn in the same rounds, so that whatever else the machine does meets all of them alike. Then the
+//! same by rung.
 //!
-//! `make bench` runs it over the stripped binary in a closed world. `startup PATH [ROUNDS]`.
+//! `make bench` runs it over the stripped binary in a closed world. `startup PATH [ROUNDS]`. With `RINGFENCE_BENCH_UNPROBED`, which
+//! names a build with the feature `mutation`, a start is measured too of which the pre-flight probes alone are left out.
 #![allow(missing_docs, reason = "a program")]
 
 #[allow(dead_code, reason = "each user has its own part")]
 mod rounds;
 
 use nix::time::{ClockId, clock_gettime};
+use ringfence::mutation::PROBING;
 use rounds::line::By;
 use rounds::sample::Measured;
 use rounds::{Bench, table};
 use serde_json::Value;
-use std::process::Command;
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use world::World;
+use world::{Less, World};
 
 const RINGFENCE: &str = "/usr/local/bin/ringfence";
 const LEDGER: &str = "/var/log/startup.jsonl";
@@ -90,6 +95,15 @@ const CANDIDATES: &[Candidate] = &[
     },
 ];
 const FULL: &str = "ringfence, nist-high";
+const UNPROBED: &str = "ringfence, nist-high, probes left out";
+const UNPROBED_BINARY: &str = "/usr/local/bin/ringfence-unprobed";
+
+/// The same build with the probes and without them: what is left out is what the feature leaves out, nothing else.
+const WITHOUT_PROBES: Candidate = Candidate {
+    name: UNPROBED,
+    peer: None,
+    command: &[UNPROBED_BINARY, "run", "--policy", "nist-high", "--ledger", LEDGER, "--", "true"],
+};
 
 /// The spans between the records of a run, by the record that ends each.
 const SPANS: [&str; 4] = [
@@ -99,17 +113,30 @@ const SPANS: [&str; 4] = [
     "until the status is there",
 ];
 
+/// Of a run without probes, whose records are the first and the last.
+const SPANS_UNPROBED: [&str; 3] = [
+    "probes left out: load and plan, until the first record",
+    "probes left out: install, launch, the command, taking down",
+    "probes left out: until the status is there",
+];
+
 fn main() {
     let mut bench = Bench::new(30);
     let world = World::new().expect("a closed world");
     world.install(&bench.binary, RINGFENCE);
+    let unprobed = std::env::var_os("RINGFENCE_BENCH_UNPROBED").map(PathBuf::from);
+    if let Some(unprobed) = &unprobed {
+        world.install(unprobed, UNPROBED_BINARY);
+    }
     let here: Vec<&Candidate> = CANDIDATES
         .iter()
+        .chain(unprobed.is_some().then_some(&WITHOUT_PROBES))
         .filter(|one| one.peer.is_none_or(|(program, version)| bench.peer(program, version)))
         .collect();
     let mut starts = Measured::new(
         table("startup", "Start to end of `true`, rung `full`", "ms", &["plain exec", "bwrap"])
             .note("In a closed network world. The peers have neither a proxy nor a firewall, neither probes nor a record.")
+            .goal("start-up, probes left out for the measurement only", UNPROBED, &["bwrap"], By::RatioAtMost, 1.5)
             .goal("start-up with the pre-flight probes", FULL, &["bwrap"], By::RatioAtMost, 5.0),
     );
     let mut spans = Measured::new(table("spans", "Where a start under nist-high spends its time", "ms", &[]));
@@ -118,43 +145,121 @@ fn main() {
             let (taken, marks) = start(candidate);
             let Some(round) = round else { return };
             starts.add(round, candidate.name, milliseconds(taken));
-            if candidate.name == FULL {
-                for (name, pair) in SPANS.iter().zip(marks().windows(2)) {
-                    spans.add(round, name, milliseconds(pair[1].saturating_sub(pair[0])));
-                }
+            let (names, ends): (&[&str], &[&str]) = match candidate.name {
+                FULL => (&SPANS, &["start", "probe", "seal"]),
+                UNPROBED => (&SPANS_UNPROBED, &["start", "seal"]),
+                _ => return,
+            };
+            for (name, pair) in names.iter().zip(marks(ends).windows(2)) {
+                spans.add(round, name, milliseconds(pair[1].saturating_sub(pair[0])));
             }
         });
         bench.done(&starts);
         bench.done(&spans);
+        by_rung(&mut bench);
     });
 }
 
-/// How long it took, and the marks of its record.
-fn start(candidate: &Candidate) -> (Duration, impl FnOnce() -> [Duration; SPANS.len() + 1]) {
-    // The last candidate's record; each run makes its own and fails where there is one.
-    match std::fs::remove_file(LEDGER) {
+/// A rung's name, and what a process there has.
+type Rung = (&'static str, fn() -> Less);
+
+/// `true` by itself, then under ringfence, with no more at hand than each rung takes.
+fn by_rung(bench: &mut Bench) {
+    prepare_user();
+    let rungs: [Rung; 4] = [
+        ("full", Less::new),
+        ("rootless", || Less::new().uid(USER, USER)),
+        ("container", || Less::new().container()),
+        ("bare", || Less::new().uid(USER, USER).no_userns()),
+    ];
+    let mut starts = Measured::new(
+        table("startup-rungs", "From exec to the end of `true` under nist-high, by rung", "ms", &["plain exec, full"])
+            .note("With the pre-flight probes. `rootless` and `bare` are an ordinary user's."),
+    );
+    let both: Vec<(bool, &Rung)> = rungs.iter().flat_map(|rung| [(false, rung), (true, rung)]).collect();
+    bench.interleave(1, &both, |(ours, (name, less)), round| {
+        let taken = start_on(*ours, name, &less());
+        let Some(round) = round else { return };
+        let what = if *ours { "ringfence" } else { "plain exec" };
+        starts.add(round, &format!("{what}, {name}"), milliseconds(taken));
+    });
+    bench.done(&starts);
+}
+
+/// An ordinary user, and what is his.
+const USER: u32 = 1000;
+const HOME: &str = "/home/dev";
+const OWN_LEDGERS: &str = "/var/log/dev";
+
+fn prepare_user() {
+    for (path, line) in
+        [("/etc/passwd", format!("dev:x:{USER}:{USER}::{HOME}:/bin/sh\n")), ("/etc/group", format!("dev:x:{USER}:\n"))]
+    {
+        let text = std::fs::read_to_string(path).unwrap_or_default() + &line;
+        std::fs::write(path, text).expect(path);
+    }
+    for path in [HOME, OWN_LEDGERS, "/workspace"] {
+        std::fs::create_dir_all(path).expect(path);
+        chown(path, Some(USER), Some(USER)).expect(path);
+    }
+}
+
+fn start_on(ours: bool, rung: &str, less: &Less) -> Duration {
+    let user = less.user().is_some();
+    let ledger = if user { format!("{OWN_LEDGERS}/{rung}.jsonl") } else { format!("/var/log/{rung}.jsonl") };
+    remove(&ledger);
+    let mut command = Command::new(if ours { RINGFENCE } else { "true" });
+    if ours {
+        command.args(["run", "--policy", "nist-high", "--rung", rung, "--workspace", "/workspace"]);
+        // On `bare` nothing within the workspace can be kept read-only, which is refused by name.
+        command.args(user.then_some("--protect")).args(["--leftovers", "kill", "--ledger", &ledger, "--", "true"]);
+    }
+    command.current_dir("/workspace").env("HOME", if user { HOME } else { "/root" });
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = less.spawn(command).unwrap_or_else(|cause| panic!("{rung}: {cause}"));
+    let begun = Instant::now();
+    let output = child.wait_with_output().expect("wait");
+    let taken = begun.elapsed();
+    assert!(output.status.success(), "{rung}: {}", String::from_utf8_lossy(&output.stderr));
+    taken
+}
+
+/// The last candidate's record: each run makes its own and fails where there is one.
+fn remove(ledger: &str) {
+    match std::fs::remove_file(ledger) {
         Ok(()) => {}
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
-        Err(cause) => panic!("{LEDGER}: {cause}"),
+        Err(cause) => panic!("{ledger}: {cause}"),
     }
+}
+
+/// How long it took, and the marks of its record.
+fn start(candidate: &Candidate) -> (Duration, impl FnOnce(&[&str]) -> Vec<Duration>) {
+    remove(LEDGER);
     let Candidate { name, command, .. } = candidate;
+    let mut process = Command::new(command[0]);
+    process.args(&command[1..]);
+    if *name == UNPROBED {
+        process.env("RINGFENCE_MUTATION_LEAVES_OUT", PROBING);
+    }
     let (from, begun) = (monotonic(), Instant::now());
-    let output = Command::new(command[0]).args(&command[1..]).output();
+    let output = process.output();
     let (taken, to) = (begun.elapsed(), monotonic());
     let output = output.unwrap_or_else(|cause| panic!("{name}: {cause}"));
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-    (taken, move || marks(from, to))
+    (taken, move |ends| marks(from, ends, to))
 }
 
-/// The moments that bound the spans, by CLOCK_MONOTONIC, which the records carry too.
-fn marks(from: Duration, to: Duration) -> [Duration; SPANS.len() + 1] {
+/// The moments that bound the spans, by CLOCK_MONOTONIC, which the records carry too: the last record of each of these kinds
+/// between start and end.
+fn marks(from: Duration, ends: &[&str], to: Duration) -> Vec<Duration> {
     let text = std::fs::read_to_string(LEDGER).expect("the record");
     let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let last = |kind: &str| {
         let record = records.iter().rev().find(|record| record["kind"] == kind).expect(kind);
         Duration::from_nanos(record["mono_ns"].as_u64().expect("mono_ns"))
     };
-    [from, last("start"), last("probe"), last("seal"), to]
+    [from].into_iter().chain(ends.iter().map(|kind| last(kind))).chain([to]).collect()
 }
 
 fn monotonic() -> Duration {

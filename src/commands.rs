@@ -9,7 +9,7 @@ use crate::connect;
 use crate::error::{self, Error, call};
 use crate::host::{Depth, Facts};
 use crate::install::account::{Databases, Identity};
-use crate::install::reserve;
+use crate::install::reserve::{self, Busy};
 use crate::install::shields::{self, ShieldError};
 use crate::ledger::verify_path;
 use crate::plan::{self, Refusal, by_mode, describe, dev_box};
@@ -104,7 +104,7 @@ fn plan(args: &PlanArgs, out: &mut impl Write) -> Result<i32, Error> {
         (Some(user), _) => Some(databases.named(&user.to_string())?),
         // The one that a run would take now.
         (None, _) => {
-            let numbers = reserve::numbers(&databases, &reserve::busy_uids(), true)?;
+            let numbers = reserve::numbers(&databases, &mut Busy::default(), true)?;
             numbers.command.map(|uid| databases.dedicated(uid))
         }
     };

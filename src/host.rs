@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use trial::try_mounts_and_scopes;
+use trial::Trial;
 
 /// The facts that a plan is made from.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl Facts {
         let asked = identity.is_some() || depth > Depth::Strongest;
         let audited = identity.is_some() && postures.privilege == Posture::Locked;
         let upstream = parent_proxy(policy)?;
-        let tried = asked.then(|| try_mounts_and_scopes(audited)).transpose()?;
+        let trial = asked.then(|| Trial::begin(audited)).transpose()?;
         // A dedicated uid was chosen among those without a process.
         let named = identity.as_ref().filter(|i| !i.dedicated);
         let identity_process = named.and_then(|i| process_of(i.uid.as_raw()));
@@ -196,16 +196,16 @@ impl Facts {
             identity_process,
             firewall: wall.then(|| kernel::firewall(depth)).flatten(),
             nflog: Err(NOT_TRIED.into()),
-            mounts: tried.as_ref().map(|t| t.mounts.clone()),
-            scopes: tried.as_ref().is_some_and(|t| t.scopes),
-            audit: tried.as_ref().and_then(|t| t.audit.clone()),
+            mounts: None,
+            scopes: false,
+            audit: None,
             landlock: Landlock::version(),
             notification: Err(NOT_TRIED.into()),
             addfd: Err(NOT_TRIED.into()),
             reads_callers: Err(NOT_TRIED.into()),
             user_namespaces: Err(NOT_TRIED.into()),
             firewall_inside: Err(NOT_TRIED.into()),
-            mount_setattr: tried.and_then(|t| t.mount_setattr).unwrap_or_else(|| Err(NOT_TRIED.into())),
+            mount_setattr: Err(NOT_TRIED.into()),
             idmapped_mounts: Err(NOT_TRIED.into()),
             setpcap: Err(NOT_TRIED.into()),
             no_new_privs: Err(NOT_TRIED.into()),
@@ -229,6 +229,13 @@ impl Facts {
             program: look_at_program(identity.as_ref()),
             identity,
         };
+        facts.look_at_paths(policy);
+        if let Some(tried) = trial.map(Trial::end).transpose()? {
+            facts.mounts = Some(tried.mounts);
+            facts.scopes = tried.scopes;
+            facts.audit = tried.audit;
+            facts.mount_setattr = tried.mount_setattr.unwrap_or_else(|| Err(NOT_TRIED.into()));
+        }
         if depth > Depth::Strongest || (facts.identity.is_some() && !facts.strongest_in_reach()) {
             facts.try_for_other_rungs();
         }
@@ -239,7 +246,7 @@ impl Facts {
             facts.nflog = kernel::nflog();
             facts.idmapped_mounts = kernel::idmapped_mounts();
         }
-        facts.look_at_paths(policy)?;
+        facts.try_id_mapping(policy);
         if let Some(identity) = &facts.identity {
             facts.private = private_paths(&facts.databases, identity);
             facts.resolvers = sockets::resolvers();
@@ -250,8 +257,8 @@ impl Facts {
         Ok(facts)
     }
 
-    fn look_at_paths(&mut self, policy: &Policy) -> Result<(), HostError> {
-        let Some(identity) = self.identity.clone() else { return Ok(()) };
+    fn look_at_paths(&mut self, policy: &Policy) {
+        let Some(identity) = self.identity.clone() else { return };
         let trees = Trees::of(policy, &identity.home);
         let asked = workspaces(policy, &identity.home);
         let (shields, known) = crate::plan::shields::asked(policy, &identity.home);
@@ -269,6 +276,13 @@ impl Facts {
             let fact = look_at(path, &identity);
             self.paths.insert(path.clone(), fact);
         }
+    }
+
+    /// Tries the id mapping of the writable trees that are root's and outside of the home.
+    fn try_id_mapping(&mut self, policy: &Policy) {
+        let Some(identity) = self.identity.clone() else { return };
+        let trees = Trees::of(policy, &identity.home);
+        let asked = workspaces(policy, &identity.home);
         let in_home = |path: &Path| path.starts_with(&identity.home);
         let root_owned = |fact: &PathFact| match fact {
             PathFact::Present { real, directory: true, writable: false, .. } => {
@@ -284,7 +298,7 @@ impl Facts {
             .cloned()
             .collect();
         if wanted.is_empty() || !matches!(self.mounts, Some(Ok(()))) {
-            return Ok(());
+            return;
         }
         // Without user namespaces there is no mapping: the workspace's ownership is changed instead.
         let mapping = IdMapping::new(identity.uid, identity.gid);
@@ -299,7 +313,6 @@ impl Facts {
             }
         }
         self.id_mapping = mapping.ok();
-        Ok(())
     }
 
     /// Whether a capability is effective.

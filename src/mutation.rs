@@ -68,10 +68,16 @@ pub const WITHOUT_MOUNTS: &[&str] =
 /// nobody else translates addresses. Here only what is sent to the kernel lacks them: the read-back notices.
 pub const READ_BACK: &[&str] = &["late", "exit"];
 
+/// What is left out for a measurement alone: the trial of the probes, which nothing could notice but their absence from the record.
+/// `benches/startup.rs` holds what is left of a start against other sandboxes', which try nothing.
+pub const MEASURED: &[&str] = &[PROBING];
+/// The trial of the probes.
+pub const PROBING: &str = "probing";
+
 /// Whether `step` is to be left out of this run.
 #[cfg(feature = "mutation")]
 pub fn left_out(step: &str) -> bool {
-    debug_assert!([STEPS, WITHOUT_MOUNTS, READ_BACK].concat().contains(&step), "unknown step {step}");
+    debug_assert!([STEPS, WITHOUT_MOUNTS, READ_BACK, MEASURED].concat().contains(&step), "unknown step {step}");
     std::env::var_os(VARIABLE).is_some_and(|v| v.to_str().is_some_and(|v| v.split(',').any(|named| named == step)))
 }
 

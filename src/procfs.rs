@@ -16,6 +16,24 @@ pub fn read(path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
+/// One of the files of a process that the kernel writes in one piece: status, stat, comm. A read(2) that has room for more has all
+/// of it, so nothing is asked about its length; a listing of all processes reads hundreds of them.
+pub fn whole(path: &str) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut text = vec![0; 4096];
+    let mut length = 0;
+    loop {
+        length += file.read(&mut text[length..])?;
+        if length < text.len() {
+            text.truncate(length);
+            return Ok(
+                String::from_utf8(text).unwrap_or_else(|text| String::from_utf8_lossy(text.as_bytes()).into_owned())
+            );
+        }
+        text.resize(2 * length, 0);
+    }
+}
+
 /// A field of /proc/PID/status (proc_pid_status(5)) or its like, by its name with the colon. A process's name may hold
 /// anything but a line feed, which is escaped there.
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -47,6 +65,16 @@ mod tests {
             super::read("/proc/self/status").unwrap().lines().count(),
             std::fs::read_to_string("/proc/self/status").unwrap().lines().count()
         );
+    }
+
+    #[test]
+    fn a_status_longer_than_the_first_read_is_read_whole() {
+        // Its groups make a process's status as long as one likes.
+        let groups: Vec<nix::unistd::Gid> = (100_000..103_000).map(nix::unistd::Gid::from_raw).collect();
+        nix::unistd::setgroups(&groups).expect("root");
+        let text = super::whole("/proc/self/status").unwrap();
+        assert!(text.len() > 8192 && super::field(&text, "nonvoluntary_ctxt_switches:").is_some(), "{}", text.len());
+        assert_eq!(super::field(&text, "Groups:").map(|groups| groups.split(' ').count()), Some(groups.len()));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::install::reserve::Reservation;
 use crate::install::shields::Manifest;
 use crate::ledger::RunId;
 use crate::ledger::record::{Body, Probe};
+use crate::mutation;
 use crate::plan::Plan;
 use crate::plan::keep_out::keep_out;
 use crate::plan::means::FileBarrier;
@@ -188,6 +189,11 @@ impl Installed {
     /// Tries the suite and records the outcome of each probe.
     fn outcomes(&mut self, patience: Duration) -> Result<Vec<Probe>, Error> {
         let session = &mut self.session;
+        if mutation::left_out(mutation::PROBING) {
+            session.begin_recording()?;
+            session.watch_mounts()?;
+            return Ok(Vec::new());
+        }
         session.order(&Order::Probe)?;
         let probes = session.await_notice(Some(patience), |notice| match notice {
             Notice::Probed(probes) => Some(Ok(probes)),

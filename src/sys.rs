@@ -126,7 +126,7 @@ pub fn fork_single_threaded() -> Result<Fork> {
 
 /// The number of threads of this process, from /proc/self/stat's `num_threads` (proc(5), field 20).
 pub fn thread_count() -> Result<usize> {
-    let stat = crate::procfs::read("/proc/self/stat").map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
+    let stat = crate::procfs::whole("/proc/self/stat").map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     after_name.split_whitespace().nth(17).and_then(|n| n.parse().ok()).ok_or(Errno::EPROTO)
 }

@@ -111,5 +111,5 @@ fn forked(work: impl FnOnce(&Teller)) -> Result<Findings, String> {
 
 /// Whether /proc is there to be read.
 pub(super) fn proc() -> Finding {
-    procfs::read("/proc/self/stat").map(drop).map_err(|error| format!("read /proc/self/stat: {error}"))
+    procfs::whole("/proc/self/stat").map(drop).map_err(|error| format!("read /proc/self/stat: {error}"))
 }

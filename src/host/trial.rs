@@ -12,8 +12,8 @@ use nix::fcntl::{AT_FDCWD, OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
-use nix::unistd::{pipe2, read, write};
-use std::os::fd::AsFd;
+use nix::unistd::{Pid, pipe2, read, write};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What a child could do.
 pub(super) struct Tried {
@@ -27,49 +27,70 @@ pub(super) struct Tried {
     pub audit: Option<Result<(), String>>,
 }
 
-/// Tries what the stage and the confinement will do, in a child that ends with it; with `audit`, whether what Landlock
-/// refuses there is to be read.
-pub(super) fn try_mounts_and_scopes(audit: bool) -> Result<Tried, HostError> {
-    if let Err(cause) = proc() {
-        return Ok(Tried { mounts: Err(cause), mount_setattr: None, scopes: false, audit: None });
+/// The trial of what the stage and the confinement will do, in a child that ends with it. It takes its time beside its parent,
+/// who has other things to look at.
+pub(super) enum Trial {
+    /// It runs.
+    Begun {
+        child: Pid,
+        report: OwnedFd,
+        /// The log of what Landlock refuses there, if it is asked for.
+        log: Result<Option<Reader>, AuditError>,
+    },
+    /// No child can be had, and why.
+    Impossible(String),
+}
+
+impl Trial {
+    /// Starts it; with `audit`, whether what Landlock refuses there is to be read.
+    pub(super) fn begin(audit: bool) -> Result<Trial, HostError> {
+        if let Err(cause) = proc() {
+            return Ok(Trial::Impossible(cause));
+        }
+        let log = match audit.then(Reader::open).transpose() {
+            Err(error @ AuditError::Astray(_)) => return Err(error.into()),
+            opened => opened.map(|log| log.map(|(reader, _)| reader)),
+        };
+        let (report, answer) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
+        match sys::fork_single_threaded().map_err(failed("fork"))? {
+            Fork::Child => {
+                let (step, errno) = try_mounts().err().unwrap_or((0, Errno::UnknownErrno));
+                let told = write(&answer, &[step, errno as i32 as u8, try_scopes()]);
+                sys::exit_now(i32::from(told != Ok(3)));
+            }
+            Fork::Parent(child) => Ok(Trial::Begun { child, report, log }),
+        }
     }
-    let log = match audit.then(Reader::open).transpose() {
-        Err(error @ AuditError::Astray(_)) => return Err(error.into()),
-        opened => opened.map(|log| log.map(|(reader, _)| reader)),
-    };
-    let (report, answer) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
-    match sys::fork_single_threaded().map_err(failed("fork"))? {
-        Fork::Child => {
-            let (step, errno) = try_mounts().err().unwrap_or((0, Errno::UnknownErrno));
-            let told = write(&answer, &[step, errno as i32 as u8, try_scopes()]);
-            sys::exit_now(i32::from(told != Ok(3)));
-        }
-        Fork::Parent(child) => {
-            drop(answer);
-            let mut told = [0; 3];
-            let length = read(&report, &mut told).map_err(failed("read"))?;
-            waitpid(child, None).map_err(failed("waitpid"))?;
-            let step = STEPS.get(usize::from(told[0]));
-            let mounts = match (length, told[0], step) {
-                (3, 0, _) => Ok(()),
-                (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
-                _ => Err("the child that tried ended early".into()),
-            };
-            let mount_setattr = match (length, told[0]) {
-                (3, 0 | AFTER_SETATTR..) => Some(Ok(())),
-                (3, SETATTR) => Some(mounts.clone()),
-                _ => None,
-            };
-            let scopes = if length == 3 { told[2] } else { NONE };
-            let audit = log.map_err(|error| error.to_string()).and_then(|log| match log {
-                Some(_) if scopes != AUDITED => {
-                    Err("Landlock: it tells audit nothing of programs executed later".into())
-                }
-                Some(log) => await_domain_of(&log, child).map(Some).map_err(|error| error.to_string()),
-                None => Ok(None),
-            });
-            Ok(Tried { mounts, mount_setattr, scopes: scopes != NONE, audit: audit.transpose() })
-        }
+
+    /// What it has come to.
+    pub(super) fn end(self) -> Result<Tried, HostError> {
+        let (child, report, log) = match self {
+            Trial::Begun { child, report, log } => (child, report, log),
+            Trial::Impossible(cause) => {
+                return Ok(Tried { mounts: Err(cause), mount_setattr: None, scopes: false, audit: None });
+            }
+        };
+        let mut told = [0; 3];
+        let length = read(&report, &mut told).map_err(failed("read"))?;
+        waitpid(child, None).map_err(failed("waitpid"))?;
+        let step = STEPS.get(usize::from(told[0]));
+        let mounts = match (length, told[0], step) {
+            (3, 0, _) => Ok(()),
+            (3, _, Some(step)) => Err(cause(step, Errno::from_raw(i32::from(told[1])))),
+            _ => Err("the child that tried ended early".into()),
+        };
+        let mount_setattr = match (length, told[0]) {
+            (3, 0 | AFTER_SETATTR..) => Some(Ok(())),
+            (3, SETATTR) => Some(mounts.clone()),
+            _ => None,
+        };
+        let scopes = if length == 3 { told[2] } else { NONE };
+        let audit = log.map_err(|error| error.to_string()).and_then(|log| match log {
+            Some(_) if scopes != AUDITED => Err("Landlock: it tells audit nothing of programs executed later".into()),
+            Some(log) => await_domain_of(&log, child).map(Some).map_err(|error| error.to_string()),
+            None => Ok(None),
+        });
+        Ok(Tried { mounts, mount_setattr, scopes: scopes != NONE, audit: audit.transpose() })
     }
 }
 

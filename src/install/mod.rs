@@ -180,11 +180,12 @@ impl Installation {
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
-        self.put_up_wall(run, held, plan.shadow.is_some())?;
-        if plan.audited {
-            self.evidence.read_audit(LandlockAudit::open().map_err(EvidenceError::from)?);
-        }
+        // From before there is a domain that it could tell of.
+        let audit = plan.audited.then(LandlockAudit::open).transpose().map_err(EvidenceError::from)?;
+        // What the stage does until it is told to go on needs no wall, and is done while that is put up.
         self.start_stage(run, plan, facts, own_uid, invocation)?;
+        self.put_up_wall(run, held, plan.shadow.is_some())?;
+        audit.into_iter().for_each(|audit| self.evidence.read_audit(audit));
         // Meanwhile the proxy has had its time.
         self.forwarder.as_ref().map_or(Ok(()), Forwarder::await_confined)?;
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))

@@ -83,30 +83,58 @@ pub struct Numbers {
     pub held: Vec<Reservation>,
 }
 
-/// Takes the numbers that a run wants: known to no database, without a process, and not in use by another run.
-pub fn numbers(databases: &Databases, busy: &BTreeSet<u32>, command: bool) -> Result<Numbers, ReserveError> {
-    let mut busy = busy.clone();
+/// Numbers that are no run's to take. Those of processes are read when one is asked about: reading the table is what a run's
+/// start costs most on a machine with many processes.
+#[derive(Debug, Default)]
+pub struct Busy {
+    walls: BTreeSet<u32>,
+    processes: Option<BTreeSet<u32>>,
+}
+
+impl Busy {
+    /// Whether the number is that of a wall which must stay, of a process, or marked by another run.
+    pub fn contains(&mut self, number: u32) -> bool {
+        self.walls.contains(&number) || self.processes.get_or_insert_with(taken_by_others).contains(&number)
+    }
+
+    /// Whether that is known of it without a look at the processes.
+    fn is_known(&self, number: u32) -> bool {
+        self.walls.contains(&number) || self.processes.as_ref().is_some_and(|taken| taken.contains(&number))
+    }
+
+    /// Reads the processes anew.
+    fn look(&mut self) {
+        self.processes = Some(taken_by_others());
+    }
+}
+
+/// Takes the numbers that a run wants: known to no database, without a process, and not in use by another run. The first that
+/// may be free are marked, then the processes are looked at: so one look does for both what others had before and what they
+/// have taken since.
+pub fn numbers(databases: &Databases, busy: &mut Busy, command: bool) -> Result<Numbers, ReserveError> {
     loop {
         let mut numbers = Numbers::default();
         if command {
-            numbers.command = Some(first_free(FIRST_UID..=LAST_UID, databases, &busy, &mut numbers.held)?);
+            numbers.command = Some(first_free(FIRST_UID..=LAST_UID, databases, busy, &mut numbers.held)?);
         }
-        numbers.own = first_free(FIRST_OWN_UID..=LAST_OWN_UID, databases, &busy, &mut numbers.held)?;
+        numbers.own = first_free(FIRST_OWN_UID..=LAST_OWN_UID, databases, busy, &mut numbers.held)?;
         let chosen: Vec<u32> = numbers.command.into_iter().chain([numbers.own]).collect();
-        match mark(&chosen)? {
-            taken if taken.is_empty() => return Ok(numbers),
-            taken => busy.extend(taken),
+        let before = mark(&chosen)?;
+        busy.look();
+        if !chosen.iter().any(|number| busy.contains(*number)) {
+            return Ok(numbers);
         }
+        before.map_or(Ok(()), |before| setgroups(&before)).map_err(failed("setgroups", &chosen))?;
     }
 }
 
 fn first_free(
     mut range: std::ops::RangeInclusive<u32>,
     databases: &Databases,
-    busy: &BTreeSet<u32>,
+    busy: &Busy,
     held: &mut Vec<Reservation>,
 ) -> Result<u32, ReserveError> {
-    let free = |uid: &u32| !busy.contains(uid) && !databases.knows_number(*uid);
+    let free = |uid: &u32| !busy.is_known(*uid) && !databases.knows_number(*uid);
     for uid in range.by_ref().filter(free) {
         if let Some(reservation) = take(&uid_name(uid))? {
             held.push(reservation);
@@ -118,33 +146,26 @@ fn first_free(
 
 /// Marks numbers as taken for runs in other network namespaces, which do not see the abstract names: as supplementary
 /// groups of this process and of all it forks, which the process table shows to all who share it. The command has none of
-/// its groups. Returns those that another process has too; then the marks are taken back.
-fn mark(numbers: &[u32]) -> Result<Vec<u32>, ReserveError> {
-    let failed = |call| move |errno| ReserveError::Call { call, name: format!("gids {numbers:?}"), errno };
-    if numbers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let before = getgroups().map_err(failed("getgroups"))?;
+/// its groups. Returns the groups that there were before; `None` where they could not be changed.
+///
+/// Who looks at the table after that: of two that set one mark at once at least one sees the other's.
+fn mark(numbers: &[u32]) -> Result<Option<Vec<Gid>>, ReserveError> {
+    let before = getgroups().map_err(failed("getgroups", numbers))?;
     let marked: Vec<Gid> = before.iter().copied().chain(numbers.iter().copied().map(Gid::from_raw)).collect();
     match setgroups(&marked) {
-        Ok(()) => {}
+        Ok(()) => Ok(Some(before)),
         // Who may not take a group may not become the command's user either; the plan says so.
-        Err(Errno::EPERM) => return Ok(Vec::new()),
-        Err(errno) => return Err(failed("setgroups")(errno)),
+        Err(Errno::EPERM) => Ok(None),
+        Err(errno) => Err(failed("setgroups", numbers)(errno)),
     }
-    // After the marks were set, so that of two that set one at once at least one sees the other.
-    let others = taken_by_others();
-    let taken: Vec<u32> = numbers.iter().copied().filter(|number| others.contains(number)).collect();
-    if !taken.is_empty() {
-        setgroups(&before).map_err(failed("setgroups"))?;
-    }
-    Ok(taken)
 }
 
-/// The uids and supplementary groups of every process but this one.
-///
-/// Reading the table is what a run's start costs most on a machine with many processes: it is read once before the numbers
-/// are chosen and once after.
+fn failed(call: &'static str, numbers: &[u32]) -> impl FnOnce(Errno) -> ReserveError {
+    move |errno| ReserveError::Call { call, name: format!("gids {numbers:?}"), errno }
+}
+
+/// The uids and supplementary groups of every process but this one: those that own it, by any of its four uids, and the numbers
+/// that other runs have marked.
 fn taken_by_others() -> BTreeSet<u32> {
     let own = std::process::id();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -152,7 +173,7 @@ fn taken_by_others() -> BTreeSet<u32> {
     let mut taken = BTreeSet::new();
     for pid in pids {
         // It may have ended since the listing.
-        let status = procfs::read(&format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = procfs::whole(&format!("/proc/{pid}/status")).unwrap_or_default();
         if has_ended(&status) {
             continue;
         }
@@ -181,16 +202,11 @@ pub fn has_ended(status: &str) -> bool {
     state.is_some_and(|state| state.starts_with(['Z', 'X'])) && procfs::field(status, "Threads:") == Some("1")
 }
 
-/// The uids that own a process, by any of its four uids, and the numbers that other runs have marked.
-pub fn busy_uids() -> BTreeSet<u32> {
-    taken_by_others()
-}
-
 /// Removes the tables of runs that are over, and adds to `busy` the uids whose wall must stay: those of living runs, and
 /// of dead ones that left processes behind.
 ///
 /// Without NET_ADMIN none can be looked at, and none put up: whether that matters is the plan's to say.
-pub fn clear_stale_walls(busy: &mut BTreeSet<u32>) -> Result<(), ReserveError> {
+pub fn clear_stale_walls(busy: &mut Busy) -> Result<(), ReserveError> {
     let effective =
         sys::capget().map_err(|errno| ReserveError::Call { call: "capget", name: "walls".into(), errno })?;
     if effective.effective >> NET_ADMIN & 1 == 0 {
@@ -205,7 +221,7 @@ pub fn clear_stale_walls(busy: &mut BTreeSet<u32>) -> Result<(), ReserveError> {
     };
     for table in tables {
         let over = run(&table.run)?.is_some();
-        if over && !busy.contains(&table.uid) && !has_socket(table.uid) {
+        if over && !busy.contains(table.uid) && !has_socket(table.uid) {
             match firewall::remove_table(&table.name) {
                 Ok(()) => continue,
                 // Another run that starts now has found it as well.
@@ -213,7 +229,7 @@ pub fn clear_stale_walls(busy: &mut BTreeSet<u32>) -> Result<(), ReserveError> {
                 Err(error) => return Err(error.into()),
             }
         }
-        busy.insert(table.uid);
+        busy.walls.insert(table.uid);
     }
     Ok(())
 }

@@ -73,14 +73,22 @@ pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Cal
         true => Calls::of_shadow(&terms, own, abi, plan.wall.is_some()),
         false => Calls::new(&terms, own, abi),
     };
-    let plain = Terms { means: Means { egress: EgressBarrier::Firewall, ..means }, ..terms };
-    let own_calls = Calls::new(&plain, own, &plan.policy.privilege.abi);
+    let filter = seccomp::program(&calls.rules, &calls.watched, &calls.tables)?;
+    // Where the command makes its own sockets the observer is held as it is.
+    let observers = match means.egress {
+        EgressBarrier::Firewall if !shadow => filter.clone(),
+        _ => {
+            let plain = Terms { means: Means { egress: EgressBarrier::Firewall, ..means }, ..terms };
+            let own_calls = Calls::new(&plain, own, &plan.policy.privilege.abi);
+            seccomp::program(&own_calls.rules, &own_calls.watched, &own_calls.tables)?
+        }
+    };
     let confinement = Confinement {
         privilege: postures.privilege,
         means,
         identity: plan.identity.clone(),
-        filter: seccomp::program(&calls.rules, &calls.watched, &calls.tables)?,
-        observers: seccomp::program(&own_calls.rules, &own_calls.watched, &own_calls.tables)?,
+        filter,
+        observers,
         notifying: match shadow {
             true => seccomp::program_of_shadow(&calls.rules, &calls.watched, &calls.tables)?,
             false => seccomp::program_with_listener(&calls.rules, &calls.watched, &calls.tables)?,

@@ -42,14 +42,18 @@ impl Installation {
         self.evidence.observer_is_over();
         self.evidence.witness_is_over();
         note(self.witness.take().map_or(Ok(()), end_process));
-        if let Some(pid) = self.observer.take() {
-            note(end_process(pid));
-            // Its child came to this process with its end.
-            note(stage.map_or(Ok(()), reap));
-        }
+        // Its end takes the sandbox's mounts with it, for which nothing but what is put back below has to wait.
+        let mut struck: Vec<Pid> = Vec::new();
+        let mut end = |pid: Option<Pid>| pid.map_or(Ok(()), |pid| strike(pid).map(|()| struck.push(pid)));
+        let observer = self.observer.take();
+        let observer_ends = end(observer);
         note(self.evidence.collect_last(ledger).map_err(|e| e.to_string()));
-        for pid in self.proxy.take().map(|(pid, _)| pid).into_iter().chain(self.forwarder.take().map(|f| f.pid)) {
-            note(end_process(pid));
+        let proxy_ends = end(self.proxy.take().map(|(pid, _)| pid));
+        let forwarder_ends = end(self.forwarder.take().map(|forwarder| forwarder.pid));
+        [observer_ends.clone(), proxy_ends, forwarder_ends].into_iter().for_each(&mut note);
+        if self.shadow {
+            // Its sockets are counted below.
+            struck.drain(..).for_each(|pid| note(reap(pid)));
         }
         if let Some(wall) = self.wall.take() {
             self.watch = None;
@@ -58,11 +62,16 @@ impl Installation {
                 Err(cause) => self.evidence.uncounted(&cause, ledger),
             };
             note(held_against.map_err(|e| e.to_string()));
+            // Of its sockets none is open when the table goes, but the one by which it goes.
+            self.evidence.log_is_over();
             // It stays as long as there is anything to hold; the next run clears it.
             if emptied.is_ok() && !(self.shadow && reserve::has_socket(wall.uid())) {
                 note(wall.remove_if_there().map_err(|e| e.to_string()));
             }
         }
+        // The stage came to this process with the end of the observer, its parent.
+        let stage = stage.filter(|_| observer.is_some() && observer_ends.is_ok());
+        struck.into_iter().chain(stage).for_each(|pid| note(reap(pid)));
         self.git_is_still = emptied.is_ok();
         note(emptied);
         let undone = std::mem::take(&mut self.undo).put_back().map_err(|e| e.to_string());
@@ -109,8 +118,14 @@ impl Installation {
 }
 
 fn end_process(pid: Pid) -> Result<(), String> {
+    strike(pid)?;
+    reap(pid)
+}
+
+/// The end of a process of ours, which is to be waited for.
+fn strike(pid: Pid) -> Result<(), String> {
     match kill(pid, Signal::SIGKILL) {
-        Ok(()) | Err(Errno::ESRCH) => reap(pid),
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
         Err(errno) => Err(format!("kill of a process of ours: {errno}")),
     }
 }

@@ -2,14 +2,13 @@
 //! removed at the seal, and acted on by the next run that finds it.
 
 use super::git;
-use super::reserve::{self, ReserveError};
+use super::reserve::{self, Busy, ReserveError};
 use super::workspace::{self, Owners, WorkspaceError};
 use crate::git::GitError;
 use crate::ledger::record::GitEnd;
 use crate::ledger::target::{self, Made};
 use crate::ledger::{LedgerError, UnsafePath, control_path_is_safe};
 use nix::unistd::{Gid, Uid, geteuid};
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -191,7 +190,7 @@ impl UndoFile {
 
 /// Puts back what runs that are over have left, and says what has become of what they committed. A run whose processes live is
 /// left alone: they work in these trees.
-pub fn put_back_for_the_dead(busy: &BTreeSet<u32>) -> Result<Vec<GitEnd>, UndoError> {
+pub fn put_back_for_the_dead(busy: &mut Busy) -> Result<Vec<GitEnd>, UndoError> {
     let (directory, mut ends) = (Path::new(DIRECTORY), Vec::new());
     let ours = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| m.uid() == geteuid().as_raw());
     // Whoever else owns the directory could have put anything there.
@@ -213,7 +212,7 @@ pub fn put_back_for_the_dead(busy: &BTreeSet<u32>) -> Result<Vec<GitEnd>, UndoEr
         };
         // A torn file is one whose run ended while it wrote it, before it changed anything.
         if let Some(undo) = Undo::parse(&bytes) {
-            if busy.contains(&undo.uid) {
+            if busy.contains(undo.uid) {
                 continue;
             }
             undo.put_back().map_err(|cause| UndoError::PutBack { path: path.clone(), cause })?;

@@ -150,6 +150,11 @@ impl Evidence {
         self.audit.as_ref()
     }
 
+    /// The firewall's log has told all that it had.
+    pub fn log_is_over(&mut self) {
+        self.log = None;
+    }
+
     /// Packets that the log has told of so far, by rule.
     pub fn logged(&self) -> &BTreeMap<String, u64> {
         &self.logged

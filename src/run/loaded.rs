@@ -9,7 +9,7 @@ use crate::install::Invocation;
 use crate::install::account::{Databases, Identity};
 use crate::install::dev_box::put_back_for_the_dead;
 use crate::install::git;
-use crate::install::reserve::{self, Reservation};
+use crate::install::reserve::{self, Busy, Reservation};
 use crate::install::shields::{self, Manifest, ShieldError};
 use crate::install::undo;
 use crate::ledger::RunId;
@@ -20,7 +20,6 @@ use crate::probe::selection::Selection;
 use crate::proxy::RefusalNonce;
 use crate::sys;
 use nix::unistd::{Gid, geteuid, getgroups};
-use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 
 /// What is asked, read whole, and the numbers that belong to this run alone.
@@ -33,7 +32,6 @@ pub(super) struct Loaded<'a> {
     databases: Databases,
     identity: Option<Identity>,
     own_uid: Option<u32>,
-    busy: BTreeSet<u32>,
     held: Vec<Reservation>,
 }
 
@@ -64,7 +62,6 @@ impl<'a> Loaded<'a> {
             databases,
             identity: None,
             own_uid: None,
-            busy: BTreeSet::new(),
             held: Vec::new(),
         };
         loaded.reserve()?;
@@ -82,24 +79,23 @@ impl<'a> Loaded<'a> {
         if !geteuid().is_root() {
             return self.keep_identity();
         }
-        self.busy = reserve::busy_uids();
-        reserve::clear_stale_walls(&mut self.busy)?;
-        tell_of_git(&undo::put_back_for_the_dead(&self.busy)?);
+        let mut busy = Busy::default();
+        reserve::clear_stale_walls(&mut busy)?;
+        tell_of_git(&undo::put_back_for_the_dead(&mut busy)?);
         let user = policy.privilege.user.as_ref();
         if let Some(user) = user {
             let identity = self.databases.named(&user.to_string())?;
             self.held.push(reserve::named_uid(identity.uid.as_raw())?);
             self.identity = Some(identity);
         }
-        let numbers = reserve::numbers(&self.databases, &self.busy, user.is_none())?;
+        let numbers = reserve::numbers(&self.databases, &mut busy, user.is_none())?;
         if let Some(uid) = numbers.command {
             self.identity = Some(self.databases.dedicated(uid));
         }
         self.own_uid = Some(numbers.own);
         self.held.extend(numbers.held);
         // A run that was killed since may have left a wall for a number that is free again.
-        reserve::clear_stale_walls(&mut self.busy)?;
-        Ok(())
+        Ok(reserve::clear_stale_walls(&mut busy)?)
     }
 
     /// Without root the command has the caller's ids, and so has everything of ours.

@@ -121,11 +121,21 @@ impl Session {
 
     /// Waits until the stage is in the sandbox's namespaces.
     pub fn await_stage(&mut self) -> Result<(), Error> {
-        let ready = self.await_notice(Some(ENTERING), |notice| match notice {
+        let wanted = |notice| match notice {
             Notice::Ready { stage } => Some(Ok(Pid::from_raw(stage))),
             Notice::Failed(cause) => Some(Err(InstallError::Stage(cause))),
             _ => None,
-        })?;
+        };
+        // A stage that is there already, or as good as that, has its orders before the wall is looked at again for the notices of
+        // its own making: that is done while the probes run.
+        let there = match &self.installation.stage {
+            Some(stage) => stage.channel.receive_within::<Notice>(Duration::ZERO).map_err(AbortCause::Stage)?,
+            None => None,
+        };
+        let ready = match there.and_then(wanted) {
+            Some(ready) => ready,
+            None => self.await_notice(Some(ENTERING), wanted)?,
+        };
         Ok(self.installation.stage_is_ready(ready?, ENTERING)?)
     }
 

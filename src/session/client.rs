@@ -7,7 +7,8 @@ use crate::channel::{Channel, ChannelError};
 use crate::document;
 use crate::error::Error;
 use crate::install::dev_box;
-use crate::install::{reserve, undo};
+use crate::install::reserve::{self, Busy};
+use crate::install::undo;
 use crate::run::{complain, tell_of_git};
 use nix::unistd::geteuid;
 use std::io::Write;
@@ -55,9 +56,9 @@ fn put_back() -> Result<(), Error> {
     if !geteuid().is_root() {
         return Ok(dev_box::put_back_for_the_dead()?);
     }
-    let mut busy = reserve::busy_uids();
+    let mut busy = Busy::default();
     reserve::clear_stale_walls(&mut busy)?;
-    tell_of_git(&undo::put_back_for_the_dead(&busy)?);
+    tell_of_git(&undo::put_back_for_the_dead(&mut busy)?);
     Ok(())
 }
 

@@ -34,7 +34,7 @@ pub fn all() -> Vec<Process> {
 pub fn one(pid: Pid) -> Option<Process> {
     let directory = format!("/proc/{pid}");
     let uid = Uid::from_raw(std::fs::metadata(&directory).ok()?.uid());
-    parse(pid, uid, &procfs::read(&format!("{directory}/stat")).ok()?)
+    parse(pid, uid, &procfs::whole(&format!("{directory}/stat")).ok()?)
 }
 
 /// The fields after the name, which ends with the line's last parenthesis.

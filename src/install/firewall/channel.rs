@@ -14,10 +14,12 @@ use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterMessa
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage as Carried, MsgFlags, SockFlag, SockType, sendmsg, setsockopt, socketpair, sockopt,
+};
 use std::cell::Cell;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// `NFNL_SUBSYS_NFTABLES`: the batch's subsystem, in `res_id` of its begin and end.
 const SUBSYSTEM: u16 = 10;
@@ -86,6 +88,14 @@ impl Channel {
     pub(crate) fn into_descriptor(self) -> Result<OwnedFd, FirewallError> {
         let duplicate = self.socket.as_fd().try_clone_to_owned();
         duplicate.map_err(|source| FirewallError::Socket { call: "fcntl(F_DUPFD_CLOEXEC)", source })
+    }
+
+    /// Closes the socket without waiting for the kernel to free what a transaction has removed. It is out of force once the
+    /// kernel has acknowledged that; to free it takes an RCU grace period, milliseconds, for which every close of a netfilter socket
+    /// waits (nf_tables_api.c, `nft_rcv_nl_event`). So it is the kernel's own collector of sockets that closes it.
+    pub(crate) fn leave(self) {
+        // Where it cannot be left it has been closed here.
+        let _left = leave_to_collector(self.socket);
     }
 
     /// Makes room for `bytes` of waiting messages; in a user namespace for no more than net.core.rmem_max (socket(7)).
@@ -325,6 +335,20 @@ pub(crate) fn inet(message: NetfilterMessage) -> Option<NfTablesMessage> {
         NetfilterMessageInner::NfTables(inner) if message.header.family == NetfilterProtoFamily::Inet => Some(inner),
         _ => None,
     }
+}
+
+/// Leaves a socket as a message in a unix socket that is reachable through that very message alone: the kernel looks for such
+/// when a unix socket is closed, and closes what they hold by a thread of its own since Linux 6.8 (net/unix/garbage.c); earlier it
+/// did so in the process that closed it.
+fn leave_to_collector(socket: Socket) -> Result<(), Errno> {
+    let (sender, keeper) = socketpair(AddressFamily::Unix, SockType::Datagram, None, SockFlag::SOCK_CLOEXEC)?;
+    let kept = [socket.as_raw_fd(), keeper.as_raw_fd()];
+    let message = [Carried::ScmRights(&kept)];
+    sendmsg::<()>(sender.as_raw_fd(), &[IoSlice::new(&[0])], &message, MsgFlags::MSG_DONTWAIT, None)?;
+    // The sender last: with the others it is the message that holds them.
+    drop((socket, keeper));
+    drop(sender);
+    Ok(())
 }
 
 fn header(family: NetfilterProtoFamily, resource: u16) -> NetfilterHeader {

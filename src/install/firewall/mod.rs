@@ -277,7 +277,7 @@ impl Wall {
     /// # Errors
     /// [`FirewallError::Refused`]; ENOENT when someone else has removed it.
     pub fn remove(self) -> Result<(), FirewallError> {
-        stale::remove(&self.channel, self.table_name())
+        stale::remove(self.channel, &self.ruleset.table)
     }
 }
 

@@ -23,7 +23,11 @@ pub struct StaleTable {
 /// # Errors
 /// [`FirewallError`] when the tables can't be listed.
 pub fn stale_tables() -> Result<Vec<StaleTable>, FirewallError> {
-    Ok(tables(&Channel::open()?)?.into_iter().filter_map(|(name, _)| parse(name)).collect())
+    let channel = Channel::open()?;
+    let found = tables(&channel);
+    // An earlier run's table may still be on its way out.
+    channel.leave();
+    Ok(found?.into_iter().filter_map(|(name, _)| parse(name)).collect())
 }
 
 /// Removes the table `name` with all it holds, in the calling thread's network namespace.
@@ -36,7 +40,7 @@ pub fn remove_table(name: &str) -> Result<(), FirewallError> {
         let accepted = "ringfence-UID-RUN is accepted";
         return Err(FirewallError::Spec { field: "table", value: format!("{name:?}"), accepted });
     }
-    remove(&Channel::open()?, name)
+    remove(Channel::open()?, name)
 }
 
 pub(super) fn table_name(uid: u32, run: &str) -> String {
@@ -54,10 +58,13 @@ fn parse(name: String) -> Option<StaleTable> {
     (is_run(&run) && table_name(uid, &run) == name).then_some(StaleTable { name, uid, run })
 }
 
-pub(super) fn remove(channel: &Channel, name: &str) -> Result<(), FirewallError> {
+pub(super) fn remove(channel: Channel, name: &str) -> Result<(), FirewallError> {
     let message =
         NfTablesMessage::DeleteTable(TableMessage { attributes: vec![TableAttribute::Name(name.to_owned())] });
-    super::commit(channel, vec![Part { what: format!("the removal of table inet {name}"), message, flags: 0 }])
+    let what = format!("the removal of table inet {name}");
+    let removed = super::commit(&channel, vec![Part { what, message, flags: 0 }]);
+    channel.leave();
+    removed
 }
 
 /// The namespace's tables of family `inet`, by name.
