@@ -65,6 +65,8 @@ UNPROBED := target/ringfence-unprobed
 BENCHES := startup canary git bulk
 RUN_BENCH := cargo bench --quiet --profile dev --locked --bench
 
+# Peers that are in no distribution.
+bench: export PATH := $(CURDIR)/target/peers/bin:$(CURDIR)/target/peers/node_modules/.bin:$(PATH)
 bench: root deps-bench build
 	rm -f target/bench.jsonl
 	cargo build --release --locked --features mutation --bin ringfence

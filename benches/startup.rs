@@ -1,4 +1,4 @@
-//! What ringfence adds to the start of a program: `true` by plain exec, under setpriv, under bwrap and under
+//! What ringfence adds to the start of a program: `true` by plain exec, under others of its kind and under
 //! `ringfence run`, turn by turn in the same rounds, so that whatever else the machine does meets all of them alike. Then the
 //! same by rung.
 //!
@@ -6,6 +6,7 @@
 //! names a build with the feature `mutation`, a start is measured too of which the pre-flight probes alone are left out.
 #![allow(missing_docs, reason = "a program")]
 
+mod peers;
 #[allow(dead_code, reason = "each user has its own part")]
 mod rounds;
 
@@ -27,83 +28,38 @@ const LEDGER: &str = "/var/log/startup.jsonl";
 /// What is measured.
 struct Candidate {
     name: &'static str,
-    /// The program that must be here, if it is none of ours, and how it tells its version.
-    peer: Option<(&'static str, &'static [&'static str])>,
-    command: &'static [&'static str],
+    command: Vec<&'static str>,
 }
 
-const VERSION: &[&str] = &["--version"];
+const TRUE: &[&str] = &["true"];
 
-/// The peers do less; what each does stands in the README.
-const CANDIDATES: &[Candidate] = &[
-    Candidate { name: "plain exec", peer: None, command: &["true"] },
-    Candidate {
-        name: "setpriv",
-        peer: Some(("setpriv", VERSION)),
-        command: &[
-            "setpriv",
-            "--reuid",
-            "10500",
-            "--regid",
-            "10500",
-            "--clear-groups",
-            "--bounding-set",
-            "-all",
-            "--inh-caps",
-            "-all",
-            "--no-new-privs",
-            "true",
-        ],
-    },
-    Candidate {
-        name: "bwrap",
-        peer: Some(("bwrap", VERSION)),
-        command: &[
-            "bwrap",
-            "--unshare-all",
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-            "--proc",
-            "/proc",
-            "--tmpfs",
-            "/tmp",
-            "true",
-        ],
-    },
-    Candidate {
-        name: "ringfence, control",
-        peer: None,
-        command: &[RINGFENCE, "run", "--policy", "control", "--ledger", LEDGER, "--", "true"],
-    },
-    Candidate {
-        name: "ringfence, non-root",
-        peer: None,
-        command: &[RINGFENCE, "run", "--policy", "non-root", "--ledger", LEDGER, "--", "true"],
-    },
-    Candidate {
-        name: "ringfence probe, nist-high",
-        peer: None,
-        command: &[RINGFENCE, "probe", "--policy", "nist-high", "--ledger", LEDGER],
-    },
-    Candidate {
-        name: FULL,
-        peer: None,
-        command: &[RINGFENCE, "run", "--policy", "nist-high", "--ledger", LEDGER, "--", "true"],
-    },
-];
+impl Candidate {
+    fn ours(name: &'static str, policy: &'static str) -> Candidate {
+        Candidate { name, command: vec![RINGFENCE, "run", "--policy", policy, "--ledger", LEDGER, "--", "true"] }
+    }
+}
+
+/// Plain exec, the peers, and ours; with `unprobed` that too.
+fn candidates(bench: &mut Bench, unprobed: bool) -> Vec<Candidate> {
+    let mut all = vec![Candidate { name: "plain exec", command: TRUE.to_vec() }];
+    let peers = peers::here(bench).into_iter();
+    all.extend(peers.map(|peer| Candidate { name: peer.name, command: peer.around(TRUE) }));
+    all.push(Candidate::ours("ringfence, control", "control"));
+    all.push(Candidate::ours("ringfence, non-root", "non-root"));
+    let probe = vec![RINGFENCE, "probe", "--policy", "nist-high", "--ledger", LEDGER];
+    all.push(Candidate { name: "ringfence probe, nist-high", command: probe });
+    all.push(Candidate::ours(FULL, "nist-high"));
+    if unprobed {
+        // The same build with the probes and without them: what is left out is what the feature leaves out, nothing else.
+        let command = [&[UNPROBED_BINARY][..], &Candidate::ours(FULL, "nist-high").command[1..]].concat();
+        all.push(Candidate { name: UNPROBED, command });
+    }
+    all
+}
+
 const FULL: &str = "ringfence, nist-high";
 const UNPROBED: &str = "ringfence, nist-high, probes left out";
 const UNPROBED_BINARY: &str = "/usr/local/bin/ringfence-unprobed";
-
-/// The same build with the probes and without them: what is left out is what the feature leaves out, nothing else.
-const WITHOUT_PROBES: Candidate = Candidate {
-    name: UNPROBED,
-    peer: None,
-    command: &[UNPROBED_BINARY, "run", "--policy", "nist-high", "--ledger", LEDGER, "--", "true"],
-};
 
 /// The spans between the records of a run, by the record that ends each.
 const SPANS: [&str; 4] = [
@@ -128,16 +84,13 @@ fn main() {
     if let Some(unprobed) = &unprobed {
         world.install(unprobed, UNPROBED_BINARY);
     }
-    let here: Vec<&Candidate> = CANDIDATES
-        .iter()
-        .chain(unprobed.is_some().then_some(&WITHOUT_PROBES))
-        .filter(|one| one.peer.is_none_or(|(program, version)| bench.peer(program, version)))
-        .collect();
+    let here = candidates(&mut bench, unprobed.is_some());
     let mut starts = Measured::new(
         table("startup", "Start to end of `true`, rung `full`", "ms", &["plain exec", "bwrap"])
-            .note("In a closed network world. The peers have neither a proxy nor a firewall, neither probes nor a record.")
+            .note("In a closed network world. No peer tries its policy before the command starts, or keeps a record of what it refuses.")
             .goal("start-up, probes left out for the measurement only", UNPROBED, &["bwrap"], By::RatioAtMost, 1.5)
-            .goal("start-up with the pre-flight probes", FULL, &["bwrap"], By::RatioAtMost, 5.0),
+            .goal("start-up with the pre-flight probes", FULL, &["bwrap"], By::RatioAtMost, 5.0)
+            .goal("the same, below others", FULL, &["nono", "codex", "firejail"], By::RatioAtMost, 1.0),
     );
     let mut spans = Measured::new(table("spans", "Where a start under nist-high spends its time", "ms", &[]));
     world.inside().run(move || {
@@ -238,7 +191,8 @@ fn start(candidate: &Candidate) -> (Duration, impl FnOnce(&[&str]) -> Vec<Durati
     remove(LEDGER);
     let Candidate { name, command, .. } = candidate;
     let mut process = Command::new(command[0]);
-    process.args(&command[1..]);
+    // Some have their own defaults for it.
+    process.args(&command[1..]).current_dir("/tmp").stdin(Stdio::null());
     if *name == UNPROBED {
         process.env("RINGFENCE_MUTATION_LEAVES_OUT", PROBING);
     }
