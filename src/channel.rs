@@ -26,7 +26,10 @@ thread_local! {
 /// Gives `receive` room for the largest message.
 fn with_room<T>(receive: impl FnOnce(&mut [u8]) -> T) -> T {
     ROOM.with_borrow_mut(|room| {
-        room.resize(LARGEST, 0);
+        if room.is_empty() {
+            // Of pages that nobody touches until a message does.
+            *room = vec![0; LARGEST];
+        }
         receive(room)
     })
 }

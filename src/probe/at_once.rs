@@ -21,9 +21,7 @@ pub fn try_all(specs: &[&Spec], tried: impl Fn(&Spec) -> Option<Probe>) -> Resul
         let lane = specs.iter().enumerate().filter(|(_, spec)| spec.operation.lane() == lane);
         lane.filter_map(|(place, spec)| Some((place, tried(spec)?))).collect()
     };
-    // What is open is looked at before anything is opened for what follows.
-    let mut made = of(Lane::Descriptors);
-    let mut working = Vec::new();
+    let (mut made, mut working) = (Vec::new(), Vec::new());
     for lane in [Lane::Network, Lane::Files] {
         match Working::begin(|| serde_json::to_vec(&of(lane)).unwrap_or_default()) {
             Ok(begun) => working.push(begun),
@@ -38,6 +36,8 @@ pub fn try_all(specs: &[&Spec], tried: impl Fn(&Spec) -> Option<Probe>) -> Resul
             serde_json::from_slice(&report).map_err(|e| format!("probes: a report is torn: {e}"))?;
         made.extend(of_lane);
     }
+    // What is open is looked at when the reports are closed.
+    made.extend(of(Lane::Descriptors));
     made.sort_by_key(|(place, _)| *place);
     Ok(made.into_iter().map(|(_, probe)| probe).collect())
 }

@@ -25,11 +25,13 @@ pub fn fork_in_same_memory(mut work: impl FnMut()) -> Result<Pid> {
         work();
         0
     }
-    let mut stack = vec![0u8; STACK];
+    // Not filled: to clear it would take longer than all else here.
+    let mut stack = Vec::<u8>::with_capacity(STACK);
     let mut work: &mut dyn FnMut() = &mut work;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack grows down from its end, which `clone` aligns, and outlives the child's use of this memory, as does
-    // `work`: the call returns when that use is over. No other thread sees what the child does to the memory.
+    // SAFETY: the stack is memory of that length and nothing else's, grows down from its end, which `clone` aligns, and outlives
+    // the child's use of this memory, as does `work`: the call returns when that use is over. No other thread sees what the
+    // child does to the memory.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(STACK).cast::<c_void>();
         Errno::result(libc::clone(begin, top, flags, (&raw mut work).cast::<c_void>()))?
