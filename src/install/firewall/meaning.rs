@@ -5,6 +5,7 @@
 
 use super::expression::Rule;
 use netlink_packet_core::{Emitable, NLA_TYPE_MASK};
+use std::borrow::Cow;
 
 const NFTA_LIST_ELEM: u16 = 1;
 const NFTA_EXPR_NAME: u16 = 1;
@@ -13,7 +14,7 @@ const NFTA_LOG_PREFIX: u16 = 2;
 const NFTA_COUNTER_PACKETS: u16 = 2;
 
 /// An expression by name, its attributes by number.
-pub(super) type Meaning = (String, Vec<(u16, Vec<u8>)>);
+type Meaning<'b> = (Cow<'b, str>, Vec<(u16, Cow<'b, [u8]>)>);
 
 /// The attributes (netlink(7)) of `bytes`: number and value. Ends at the first that does not fit.
 pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
@@ -28,25 +29,23 @@ pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// The meaning of a list of expressions, without what the kernel adds: a counter's state is left out.
-pub(super) fn meaning(expressions: &[u8]) -> Vec<Meaning> {
-    elements(expressions)
-        .map(|(name, data)| {
-            let mut parts: Vec<(u16, Vec<u8>)> = match name.as_str() {
-                "counter" => Vec::new(),
-                _ => attributes(data).map(|(kind, value)| (kind, plain(value))).collect(),
-            };
-            parts.sort();
-            (name, parts)
-        })
-        .collect()
+fn meaning(expressions: &[u8]) -> impl Iterator<Item = Meaning<'_>> {
+    elements(expressions).map(|(name, data)| {
+        let mut parts: Vec<(u16, Cow<'_, [u8]>)> = match name.as_ref() {
+            "counter" => Vec::new(),
+            _ => attributes(data).map(|(kind, value)| (kind, plain(value))).collect(),
+        };
+        parts.sort();
+        (name, parts)
+    })
 }
 
-/// The meaning of a rule that is to be sent.
-pub(super) fn of_sent(rule: &Rule) -> Vec<Meaning> {
+/// Whether these expressions mean what was sent.
+pub(super) fn is_as_sent(expressions: &[u8], rule: &Rule) -> bool {
     let list = rule.attributes();
     let mut bytes = vec![0; list.as_slice().buffer_len()];
     list.as_slice().emit(&mut bytes);
-    meaning(&bytes)
+    meaning(&bytes).eq(meaning(expressions))
 }
 
 /// The name that a rule logs and its packet count, of a rule that has both.
@@ -56,32 +55,40 @@ pub(super) fn counted(expressions: &[u8]) -> Option<(String, u64)> {
         attributes(data).find(|(found, _)| *found == kind).map(|(_, value)| value)
     };
     let packets = u64::from_be_bytes(find("counter", NFTA_COUNTER_PACKETS)?.try_into().ok()?);
-    let prefix = text(find("log", NFTA_LOG_PREFIX)?);
+    let prefix = name(find("log", NFTA_LOG_PREFIX)?);
     let (_, rule) = prefix.split_once(' ')?;
     Some((rule.to_owned(), packets))
 }
 
 /// Each expression's name and data.
-fn elements(expressions: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
+fn elements(expressions: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
     attributes(expressions).filter(|(kind, _)| *kind == NFTA_LIST_ELEM).map(|(_, element)| {
         let of = |wanted| attributes(element).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
-        (text(of(NFTA_EXPR_NAME).unwrap_or_default()), of(NFTA_EXPR_DATA).unwrap_or_default())
+        (name(of(NFTA_EXPR_NAME).unwrap_or_default()), of(NFTA_EXPR_DATA).unwrap_or_default())
     })
 }
 
 /// Netlink's strings end in a NUL.
 pub(super) fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned()
+    name(value).into_owned()
+}
+
+fn name(value: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value))
 }
 
 /// A value with the flags of nested attributes cleared: whether NLA_F_NESTED is set is the sender's taste.
-fn plain(value: &[u8]) -> Vec<u8> {
-    let nested: Vec<(u16, &[u8])> = attributes(value).collect();
-    let spanned: usize = nested.iter().map(|(_, v)| (v.len() + 4).next_multiple_of(4)).sum();
-    if nested.is_empty() || spanned != value.len().next_multiple_of(4) {
-        return value.to_vec();
+fn plain(value: &[u8]) -> Cow<'_, [u8]> {
+    let spanned: usize = attributes(value).map(|(_, v)| (v.len() + 4).next_multiple_of(4)).sum();
+    if spanned == 0 || spanned != value.len().next_multiple_of(4) {
+        return value.into();
     }
-    nested.iter().flat_map(|(kind, inner)| [&kind.to_ne_bytes()[..], &plain(inner)].concat()).collect()
+    let mut out = Vec::with_capacity(value.len());
+    for (kind, inner) in attributes(value) {
+        out.extend_from_slice(&kind.to_ne_bytes());
+        out.extend_from_slice(&plain(inner));
+    }
+    out.into()
 }
 
 #[cfg(test)]
@@ -93,7 +100,7 @@ mod tests {
         #[test]
         fn walking_any_bytes_ends(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(attributes(&bytes).map(|(_, v)| v.len()).sum::<usize>() <= bytes.len());
-            drop((meaning(&bytes), counted(&bytes)));
+            drop((meaning(&bytes).count(), counted(&bytes)));
         }
     }
 }

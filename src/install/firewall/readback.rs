@@ -1,7 +1,7 @@
 //! What the kernel holds, against what was sent to it.
 
 use super::channel::{Channel, inet};
-use super::meaning::{attributes, counted, meaning, of_sent, text};
+use super::meaning::{attributes, counted, is_as_sent, text};
 use super::rules::{Chain, RULES, Ruleset};
 use super::{FirewallError, stale};
 use netlink_packet_netfilter::nftables::{
@@ -112,7 +112,7 @@ fn rule_difference(sent: &Ruleset, found: &[(String, Expressions)]) -> Option<St
             return Some(format!("chain {name} has {} rules instead of {}", held.len(), chain.rules.len()));
         }
         for (number, (sent, held)) in chain.rules.iter().zip(held).enumerate() {
-            if of_sent(sent) != meaning(held) {
+            if !is_as_sent(held, sent) {
                 return Some(format!("rule {} of chain {name} is another", number + 1));
             }
         }
