@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod capability;
+mod memory;
 pub mod message;
 mod mount;
 pub mod notify;
@@ -15,6 +16,8 @@ mod terminal;
 pub use mount::{
     ATTR_IDMAP, ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MountAttr, clone_tree, mount_setattr, move_mount, new_tmpfs,
 };
+
+pub use memory::release_start_pages;
 
 pub use terminal::{WindowSize, readable_now, set_window_size, take_terminal, window_size};
 

@@ -226,6 +226,9 @@ impl Service {
                         Ok(unserved) => own.extend(unserved),
                         Err(_) => return 1,
                     }
+                    if of == Of::Command {
+                        sys::release_start_pages();
+                    }
                 }
                 Ok(None) => stage_lives = false,
                 Err(_) => return 1,
