@@ -164,6 +164,8 @@ pub fn memory(bench: &mut Bench, sides: &[Side]) {
     let last = &mut tunnels[1].table;
     *last =
         last.clone().goal("memory a tunnel at 10,000, or as many as descriptors allow", OURS, &[], By::AtMost, 10.0);
+    // What a start needed may be given back once it is over.
+    std::thread::sleep(Duration::from_secs(2));
     for side in sides {
         let Some(proxy) = side.proxy else { continue };
         let (before, parts) = side.memory();
