@@ -8,6 +8,7 @@
 mod borrowed;
 pub mod call;
 pub mod capability;
+mod memory;
 pub mod message;
 mod mount;
 pub mod notify;
@@ -17,6 +18,8 @@ pub use borrowed::fork_in_same_memory;
 pub use mount::{
     ATTR_IDMAP, ATTR_NODEV, ATTR_NOSUID, ATTR_RDONLY, MountAttr, clone_tree, mount_setattr, move_mount, new_tmpfs,
 };
+
+pub use memory::release_start_pages;
 
 pub use terminal::{WindowSize, readable_now, set_window_size, take_terminal, window_size};
 

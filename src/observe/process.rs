@@ -245,6 +245,9 @@ impl Service {
                         Ok(unserved) => own.extend(unserved),
                         Err(_) => return 1,
                     }
+                    if of == Of::Command {
+                        sys::release_start_pages();
+                    }
                 }
                 Ok(Some(Handed::ProbesAreOver)) => {
                     if !self.tell_of_probes() {

@@ -3,22 +3,23 @@
 use super::ProxyError;
 use super::client;
 use super::core::{Core, Late};
-use super::record::Recorder;
+use super::record::{Connection, Recorder};
 use nix::errno::Errno;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Connections taken before those that are served have their turn. A turn of tokio's LocalSet runs 61 tasks: who takes more
-/// at a time lets a flood of new connections grow in front of it.
+/// Connections taken before those that are served have their turn. A turn of tokio's runtime runs 61 tasks: who takes more at
+/// a time lets a flood of new connections grow in front of it.
 const BATCH: u32 = 16;
 
 /// Accepts connections and serves each in a task of its own, until accept(2) fails for good.
 ///
 /// Over the cap a connection is taken and closed, and counted. Where descriptors or memory run out the loop waits,
-/// 50 ms at first and a second at most.
-pub async fn accept<R: Recorder>(listener: TcpListener, core: Rc<Core<R>>) -> ProxyError {
+/// 50 ms at first and a second at most. `local` is the listener's address, which each connection has for its own end.
+pub async fn accept<R: Recorder>(listener: TcpListener, local: SocketAddr, core: Rc<Core<R>>) -> ProxyError {
     // Each task holds one reference, and so does this loop.
     let open = Rc::new(());
     let cap = core.limits.connections;
@@ -30,8 +31,8 @@ pub async fn accept<R: Recorder>(listener: TcpListener, core: Rc<Core<R>>) -> Pr
             tokio::task::yield_now().await;
             taken = 0;
         }
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(cause) => match disposition(&cause) {
                 Disposition::Next => continue,
                 Disposition::Wait => {
@@ -50,7 +51,7 @@ pub async fn accept<R: Recorder>(listener: TcpListener, core: Rc<Core<R>>) -> Pr
         }
         let (core, open) = (core.clone(), open.clone());
         tokio::task::spawn_local(async move {
-            if let Err(cause) = client::serve(stream, &core).await {
+            if let Err(cause) = client::serve(stream, Connection { client, proxy: local }, &core).await {
                 core.fail(cause);
             }
             drop(open);

@@ -2,7 +2,7 @@
 
 use super::carry::carry;
 use super::core::Core;
-use super::record::{Recorder, Unrecorded};
+use super::record::{Connection, Recorder, Unrecorded};
 use super::requests::requests;
 use super::socks;
 use super::wire::Wire;
@@ -10,10 +10,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end. Errors: a refusal could not be recorded; the client is left without an answer.
-pub async fn serve<R: Recorder>(stream: TcpStream, core: &Core<R>) -> Result<(), Unrecorded> {
-    let Ok(mut wire) = Wire::new(stream, &core.pipes) else {
+pub async fn serve<R: Recorder>(stream: TcpStream, ends: Connection, core: &Core<R>) -> Result<(), Unrecorded> {
+    let Ok(wire) = Wire::new(stream, &core.pipes) else {
         return Ok(());
     };
+    let mut wire = wire.with_ends(ends);
     // Counted from here, the wait for the first byte included.
     let by = Instant::now() + core.limits.head;
     // Each stage in a box of its own, which goes with it: a tunnel may stay for hours, and its size is its own.

@@ -60,6 +60,10 @@ pub async fn dial(permit: &Permit, limit: Duration) -> Result<TcpStream, DialErr
 }
 
 async fn race(addresses: &[SocketAddr]) -> Result<(SocketAddr, TcpStream), DialError> {
+    if let [addr] = *addresses {
+        let connected = TcpStream::connect(addr).await;
+        return connected.map(|stream| (addr, stream)).map_err(|cause| DialError::Connect { addr, cause });
+    }
     let mut waiting = addresses.iter().copied();
     let mut pending = JoinSet::new();
     let mut failed = None;

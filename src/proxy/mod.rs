@@ -52,6 +52,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
+use tokio::runtime::LocalOptions;
 
 /// Everything that the proxy works by, as values: it opens no file.
 #[derive(Debug, Clone)]
@@ -153,18 +154,20 @@ fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
 /// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
 /// How many descriptors it may open is settled by then (see [`descriptors::raise`]).
 pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
-        .map_err(setup("runtime"))?
-        .block_on(serve(listener, spec, recorder))
+        .build_local(LocalOptions::default())
+        .map_err(setup("runtime"))?;
+    // As a task of its own: to wake what a runtime blocks on takes a system call each time (eventfd(2)), a task none.
+    let serving = runtime.spawn_local(serve(listener, spec, recorder));
+    runtime.block_on(serving).unwrap_or_else(|end| std::panic::resume_unwind(end.into_panic()))
 }
 
-/// Serves on a loopback listener, within a current-thread runtime, until it is asked to end and everything that it has
-/// refused is on record.
+/// Serves on a loopback listener, within a local runtime, until it is asked to end and everything that it has refused is on
+/// record.
 ///
-/// Errors: see [`ProxyError`]. Dropping the future ends every connection.
-pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
+/// Errors: see [`ProxyError`]. The connections end with the runtime.
+async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
     let local = listener.local_addr().map_err(setup("getsockname"))?;
     if !(local.is_ipv4() && local.ip().is_loopback()) {
         return Err(ProxyError::NotLoopback(local));
@@ -180,14 +183,11 @@ pub async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder
     let judge = judge.with_upstream(spec.upstream).of_shadow(spec.shadow);
     let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
     let core = Rc::new(core::Core::new(judge, recorder, limits, spec.nonce));
-    let serving = async {
-        tokio::select! {
-            cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),
-            cause = core.failed() => Err(cause),
-            cause = core.write_folds() => Err(cause),
-            cause = accept::accept(listener, core.clone()) => Err(cause),
-            outcome = core.finish() => outcome,
-        }
-    };
-    tokio::task::LocalSet::new().run_until(serving).await
+    tokio::select! {
+        cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),
+        cause = core.failed() => Err(cause),
+        cause = core.write_folds() => Err(cause),
+        cause = accept::accept(listener, local, core.clone()) => Err(cause),
+        outcome = core.finish() => outcome,
+    }
 }

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// The rule of a denial whose request could not be read in one way only.
 pub const RULE_MALFORMED: &str = "malformed";
@@ -47,13 +46,6 @@ pub struct Connection {
     pub client: SocketAddr,
     /// The proxy's.
     pub proxy: SocketAddr,
-}
-
-impl Connection {
-    /// The ends of an accepted connection; `None` when it has been reset already.
-    pub fn of(accepted: &TcpStream) -> Option<Connection> {
-        Some(Connection { client: accepted.peer_addr().ok()?, proxy: accepted.local_addr().ok()? })
-    }
 }
 
 /// Where denials are written. A call returns when the record is safe, and only then is the client answered.

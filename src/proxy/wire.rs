@@ -27,6 +27,8 @@ pub struct Wire {
     pub out: OwnedWriteHalf,
     /// For what comes in, where it is bulk.
     pub pipes: Rc<Pipes>,
+    /// A client's two ends.
+    ends: Option<Connection>,
 }
 
 impl Wire {
@@ -34,7 +36,7 @@ impl Wire {
     pub fn new(stream: TcpStream, pipes: &Rc<Pipes>) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         let (reader, out) = stream.into_split();
-        Ok(Wire { inflow: Inflow::new(reader), out, pipes: pipes.clone() })
+        Ok(Wire { inflow: Inflow::new(reader), out, pipes: pipes.clone(), ends: None })
     }
 
     /// Sends `bytes`, within `limit`.
@@ -44,9 +46,14 @@ impl Wire {
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
-    /// The connection's two ends, for the record.
+    /// The same, a client's, with the ends that it was accepted with.
+    pub fn with_ends(self, ends: Connection) -> Wire {
+        Wire { ends: Some(ends), ..self }
+    }
+
+    /// The connection's two ends, for the record; a client's has them.
     pub fn ends(&self) -> Option<Connection> {
-        Connection::of(self.out.as_ref())
+        self.ends
     }
 
     /// Sends the last bytes, within `limit`, and ends the connection.

@@ -163,6 +163,7 @@ impl<C: Fn(&[PathBuf]) -> Result<(), String>> Attendance<C> {
                 Ok(child) => {
                     let group = Some(child.pid).filter(|_| placement != Placement::Callers);
                     self.launching.push(Launching { id, child, group, report: Vec::new(), signals: Vec::new() });
+                    sys::release_start_pages();
                     Ok(())
                 }
                 Err((call, errno)) => {

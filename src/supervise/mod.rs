@@ -14,6 +14,7 @@ use crate::install::firewall::FirewallError;
 use crate::ledger::{Ledger, LedgerMode};
 use crate::observe::evidence::EvidenceError;
 use crate::stage::{Ended, Notice, Order};
+use crate::sys;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
@@ -283,6 +284,7 @@ impl Watchman {
     pub fn command_runs(&mut self, command: Pid) {
         self.command = Some(command);
         self.signals.command_runs();
+        sys::release_start_pages();
     }
 
     /// From here on there is none, only what it left behind.
