@@ -1,15 +1,17 @@
 //! How long `canary scan` takes over plain text beside ripgrep, which looks for the token's text alone: one large file, and
 //! many small ones, both held in the page cache, turn by turn.
 //!
-//! `make bench` runs it. `canary BINARY [ROUNDS]`; without an `rg` on the path (or named by `RG`) there is nothing to
-//! compare with.
+//! `make bench` runs it. `canary BINARY [ROUNDS]`.
 #![allow(missing_docs, reason = "a program")]
 
-use std::ffi::OsString;
+#[allow(dead_code, reason = "each user has its own part")]
+mod rounds;
+
+use rounds::sample::Measured;
+use rounds::{Bench, table};
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const TOKEN: &str = "CANARY_bench0_abcdefghijklmnopqrstuvwxyz_YRANAC";
 const WORDS: [&str; 16] = [
@@ -28,53 +30,53 @@ fn text(mut state: u64, length: usize) -> String {
     text
 }
 
-fn timed(command: &mut Command) -> Duration {
+/// How long it took, in milliseconds.
+fn timed(command: &mut Command) -> f64 {
     let start = Instant::now();
     let status = command.stdout(Stdio::null()).status().expect("it starts");
     let took = start.elapsed();
     assert!(status.code().is_some_and(|code| code < 2), "{command:?}: {status}");
-    took
+    took.as_secs_f64() * 1e3
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
+const OURS: &str = "ringfence canary scan";
+const THEIRS: &str = "rg";
 
 fn main() {
-    let mut arguments = std::env::args_os().skip(1).filter(|argument| argument != "--bench");
-    let binary = arguments.next().expect("canary BINARY [ROUNDS]");
-    let rounds: usize =
-        arguments.next().map_or(15, |text| text.to_str().and_then(|text| text.parse().ok()).expect("a number"));
-    let rg = std::env::var_os("RG").unwrap_or_else(|| OsString::from("rg"));
-    let has_rg = Command::new(&rg).arg("--version").stdout(Stdio::null()).status().is_ok();
+    let mut bench = Bench::new(15);
+    let binary = bench.binary.clone();
+    let mut here = vec![OURS];
+    here.extend(bench.peer(THEIRS, &["--version"]).then_some(THEIRS));
     let dir = tempfile::tempdir().expect("a directory");
     let (large, small) = (dir.path().join("large"), dir.path().join("small"));
+    let (length, files) = bench.size((256 << 20, 4096), (1 << 20, 64));
     fs::create_dir(&large).expect("mkdir");
-    fs::write(large.join("a.txt"), text(1, 256 << 20)).expect("write");
-    for number in 0..4096_u64 {
+    // One token at its end, so that what is found shows that all was looked at.
+    fs::write(large.join("a.txt"), text(1, length) + TOKEN + "\n").expect("write");
+    for number in 0..files {
         let part = small.join(format!("{}", number % 64));
         fs::create_dir_all(&part).expect("mkdir");
         fs::write(part.join(format!("{number}.txt")), text(number, 32 << 10)).expect("write");
     }
-    let ours = |path: &Path| timed(Command::new(&binary).args(["canary", "scan", "--token", TOKEN]).arg(path));
-    let theirs = |path: &Path| timed(Command::new(&rg).args(["-uuu", "-a", "-F", "-c", TOKEN]).arg(path));
-    for (name, path) in [("one file of 256 MiB", &large), ("4096 files of 32 KiB", &small)] {
-        let (mut own, mut other) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            own.push(ours(path));
-            if has_rg {
-                other.push(theirs(path));
-            }
-        }
-        let own = median(own);
-        match has_rg {
-            true => {
-                let other = median(other);
-                let ratio = own.as_secs_f64() / other.as_secs_f64();
-                println!("{name}: ringfence {own:.1?}, rg {other:.1?}, {ratio:.2} times");
-            }
-            false => println!("{name}: ringfence {own:.1?}, no rg"),
-        }
+    let found =
+        Command::new(&binary).args(["canary", "scan", "--token", TOKEN]).arg(&large).output().expect("it starts");
+    assert!(String::from_utf8_lossy(&found.stdout).contains("a.txt"), "{found:?}");
+    for (name, title, path) in [
+        ("canary-large", "A search for a canary in one file", &large),
+        ("canary-small", "A search for a canary in many files", &small),
+    ] {
+        let what = table(name, title, "ms", &[THEIRS]).note(
+            "256 MiB of text, in one file or in 4,096, held in the page cache. rg looks for the token's text alone, \
+             ringfence for its packed and encoded forms too.",
+        );
+        let mut measured = Measured::new(what);
+        bench.interleave(1, &here, |candidate, round| {
+            let taken = match *candidate {
+                OURS => timed(Command::new(&binary).args(["canary", "scan", "--token", TOKEN]).arg(path)),
+                _ => timed(Command::new(THEIRS).args(["-uuu", "-a", "-F", "-c", TOKEN]).arg(path)),
+            };
+            round.iter().for_each(|round| measured.add(*round, candidate, taken));
+        });
+        bench.done(&measured);
     }
 }

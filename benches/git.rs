@@ -1,12 +1,17 @@
 //! What `--shield-git` adds to the start and end of a program, beside what git takes to write the same objects out: a history
 //! of which HEAD reaches all, and the same with a branch that is ahead of it.
 //!
-//! `make bench` runs it over the stripped binary in a closed world. `git PATH [COMMITS [ROUNDS]]`.
+//! `make bench` runs it over the stripped binary in a closed world. `git PATH [ROUNDS]`.
 #![allow(missing_docs, reason = "a program")]
 
+#[allow(dead_code, reason = "each user has its own part")]
+mod rounds;
+
+use rounds::sample::Measured;
+use rounds::{Bench, table};
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use world::World;
@@ -90,43 +95,57 @@ fn remove(path: impl AsRef<Path>) {
     assert!(removed.is_ok() || !path.exists(), "{}: {removed:?}", path.display());
 }
 
-fn median(mut times: Vec<Duration>) -> f64 {
-    times.sort_unstable();
-    times[times.len() / 2].as_secs_f64() * 1e3
-}
-
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
-    let binary = PathBuf::from(arguments.next().unwrap_or_else(|| "dist/ringfence".to_owned()));
-    let mut number = |usual| arguments.next().map_or(usual, |text| text.parse().expect("a number"));
-    let (commits, rounds) = (number(10_000), number(9));
+    let bench = Bench::new(9);
     let world = World::new().expect("a closed world");
-    world.install(&binary, RINGFENCE);
-    world.inside().run(move || measure(commits, rounds));
+    world.install(&bench.binary, RINGFENCE);
+    world.inside().run(move || measure(bench));
 }
 
-fn measure(commits: usize, rounds: usize) {
+const PLAIN: &str = "ringfence, without --shield-git";
+const SHIELDED: &str = "ringfence, with --shield-git";
+const PACKED: &str = "git pack-objects";
+const CLONED: &str = "git clone --bare";
+const ADDED: &str = "what --shield-git adds";
+
+fn measure(mut bench: Bench) {
     std::fs::create_dir_all(TREE).expect("a directory");
     run(&mut git(&["init", "-q", "-b", "main"]));
+    let commits = bench.size(10_000, 100);
     fed(git(&["fast-import", "--quiet"]), &history(commits));
-    println!("{:<34} {:>12} {:>14} {:>14} {:>9}", "", "shield-git", "pack-objects", "clone --bare", "to clone");
-    for (what, reached) in [("a branch ahead of HEAD", false), ("all of it reached", true)] {
+    for (name, title, reached) in [
+        ("git-ahead", "A history with a branch ahead of HEAD, whose objects are left out", false),
+        ("git-all", "A history of which HEAD reaches all", true),
+    ] {
         if reached {
             run(&mut git(&["branch", "-q", "-D", "ahead"]));
         }
         run(&mut git(&["repack", "-q", "-a", "-d", "-f"]));
-        let (mut own, mut plain, mut packed, mut cloned) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            plain.push(ringfence(&[]));
-            own.push(ringfence(&["--shield-git"]));
-            packed.push(fed(git(&["pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset"]), "main\n"));
-            remove(COPY);
-            let from = format!("file://{TREE}");
-            cloned.push(run(&mut git(&["clone", "-q", "--bare", "--single-branch", "--no-tags", &from, COPY])));
+        let note =
+            "10,000 commits of three files each among 4,000. What is added is the difference of both in each round.";
+        let mut measured = Measured::new(table(name, title, "ms", &[PACKED, CLONED]).note(note));
+        let mut plain = 0.0;
+        for round in 0..bench.rounds {
+            for candidate in [PLAIN, SHIELDED, PACKED, CLONED] {
+                let taken = match candidate {
+                    PLAIN => ringfence(&[]),
+                    SHIELDED => ringfence(&["--shield-git"]),
+                    PACKED => fed(git(&["pack-objects", "-q", "--revs", "--stdout", "--delta-base-offset"]), "main\n"),
+                    _ => {
+                        remove(COPY);
+                        let from = format!("file://{TREE}");
+                        run(&mut git(&["clone", "-q", "--bare", "--single-branch", "--no-tags", &from, COPY]))
+                    }
+                };
+                let taken = taken.as_secs_f64() * 1e3;
+                measured.add(round, candidate, taken);
+                match candidate {
+                    PLAIN => plain = taken,
+                    SHIELDED => measured.add(round, ADDED, taken - plain),
+                    _ => {}
+                }
+            }
         }
-        let (added, packed, cloned) = (median(own) - median(plain), median(packed), median(cloned));
-        let ratio = added / cloned;
-        println!("{what:<34} {added:>9.1} ms {packed:>11.1} ms {cloned:>11.1} ms {ratio:>8.2}x");
+        bench.done(&measured);
     }
-    println!("\n{rounds} rounds, {commits} commits; of ringfence what it adds to a run without it");
 }
