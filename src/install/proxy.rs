@@ -114,7 +114,6 @@ fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder, sha
     let ProxyPlan { allowlist, address_rules, dns, upstream, nonce } = plan.clone();
     let (allowlist, dns) = name::admit(&allowlist, dns, upstream.is_some());
     let spec = ProxySpec { allowlist, address_rules, dns, upstream, nonce, shadow, limits: Limits::default() };
-    sys::release_start_pages();
     i32::from(proxy::run(listener, spec, recorder).is_err())
 }
 

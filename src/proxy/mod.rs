@@ -47,6 +47,7 @@ pub use record::{Recorder, Unrecorded};
 pub use resolve::{Dns, Resolver, Unresolved};
 
 use crate::policy::{AddressRules, Allowlist, ParentProxy};
+use crate::sys;
 use nix::sys::socket::{Backlog, listen};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -147,6 +148,9 @@ pub enum ProxyError {
     Unrecorded(Unrecorded),
 }
 
+/// By when a start is over, the probes of this proxy with it.
+const STARTED: Duration = Duration::from_secs(1);
+
 fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
     move |cause| ProxyError::Setup { call, cause }
 }
@@ -161,6 +165,13 @@ pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> 
     // As a task of its own: to wake what a runtime blocks on takes a system call each time (eventfd(2)), a task none.
     let serving = runtime.spawn_local(serve(listener, spec, recorder));
     runtime.block_on(serving).unwrap_or_else(|end| std::panic::resume_unwind(end.into_panic()))
+}
+
+/// Gives back what only the start needed, once it is over.
+async fn rest() -> std::convert::Infallible {
+    tokio::time::sleep(STARTED).await;
+    sys::release_start_pages();
+    std::future::pending().await
 }
 
 /// Serves on a loopback listener, within a local runtime, until it is asked to end and everything that it has refused is on
@@ -189,5 +200,6 @@ async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R)
         cause = core.write_folds() => Err(cause),
         cause = accept::accept(listener, local, core.clone()) => Err(cause),
         outcome = core.finish() => outcome,
+        never = rest() => match never {},
     }
 }

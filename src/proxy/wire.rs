@@ -28,7 +28,7 @@ pub struct Wire {
     /// For what comes in, where it is bulk.
     pub pipes: Rc<Pipes>,
     /// A client's two ends.
-    ends: Option<Connection>,
+    ends: Option<Rc<Connection>>,
 }
 
 impl Wire {
@@ -48,12 +48,12 @@ impl Wire {
 
     /// The same, a client's, with the ends that it was accepted with.
     pub fn with_ends(self, ends: Connection) -> Wire {
-        Wire { ends: Some(ends), ..self }
+        Wire { ends: Some(Rc::new(ends)), ..self }
     }
 
     /// The connection's two ends, for the record; a client's has them.
     pub fn ends(&self) -> Option<Connection> {
-        self.ends
+        self.ends.as_deref().copied()
     }
 
     /// Sends the last bytes, within `limit`, and ends the connection.

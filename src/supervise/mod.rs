@@ -83,6 +83,8 @@ pub struct Watchman {
     command: Option<Pid>,
     ledger: Option<LedgerWatch>,
     ending: bool,
+    /// When the command's start is over.
+    started: Option<Instant>,
 }
 
 /// What a step has found for others to act on.
@@ -94,6 +96,9 @@ pub struct Stepped {
     pub others: Vec<bool>,
 }
 
+/// How long a command has run when what only its start needed is given back.
+const STARTED: Duration = Duration::from_secs(1);
+
 /// The number of the one command of a run.
 pub const RUN: u64 = 0;
 
@@ -102,7 +107,14 @@ impl Watchman {
     /// dies would leave is from here on this process's to end.
     pub fn new() -> Result<Watchman, AbortCause> {
         set_child_subreaper(true).map_err(failed("prctl PR_SET_CHILD_SUBREAPER"))?;
-        Ok(Watchman { signals: Signals::new()?, job: JobControl::new(), command: None, ledger: None, ending: false })
+        Ok(Watchman {
+            signals: Signals::new()?,
+            job: JobControl::new(),
+            command: None,
+            ledger: None,
+            ending: false,
+            started: None,
+        })
     }
 
     /// From here on the ledger's file is watched.
@@ -146,6 +158,9 @@ impl Watchman {
         let mut stepped = Stepped::default();
         let ready = self.wait(installation, ledger, deadline, others)?;
         stepped.others = ready.others;
+        if self.started.take_if(|over| Instant::now() >= *over).is_some() {
+            sys::release_start_pages();
+        }
         // Before anything else: where the wall is gone, every moment counts.
         if ready.watch {
             check_wall(installation, ledger)?;
@@ -211,7 +226,7 @@ impl Watchman {
             fds.push(PollFd::new(view, PollFlags::POLLPRI));
             fds.len() - 1
         });
-        let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush());
+        let until = deadline.into_iter().chain(self.signals.deadline()).chain(ledger.next_flush()).chain(self.started);
         let until = until.chain(audit.and_then(|audit| audit.due()));
         let until = until.chain(installation.view.as_ref().and_then(MountWatch::due));
         let until = until.chain(self.ledger.as_ref().and_then(LedgerWatch::due)).min();
@@ -284,7 +299,7 @@ impl Watchman {
     pub fn command_runs(&mut self, command: Pid) {
         self.command = Some(command);
         self.signals.command_runs();
-        sys::release_start_pages();
+        self.started = Some(Instant::now() + STARTED);
     }
 
     /// From here on there is none, only what it left behind.
