@@ -60,7 +60,7 @@ fuzz:
 	.ci/fuzz 5
 
 # The order is that of docs/benchmarks.md.
-BENCHES := startup canary git bulk
+BENCHES := startup calls work canary git bulk
 RUN_BENCH := cargo bench --quiet --profile dev --locked --bench
 
 bench: root deps-bench build
