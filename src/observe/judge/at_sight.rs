@@ -130,13 +130,13 @@ impl Looked<'_> {
         if at.given.is_empty() {
             return self.caller.hold(at.base).ok().map(Ok);
         }
-        self.from_base(at.base, &at.given, at.follow)
+        self.plain_from(at.base, &at.given, at.follow)
     }
 
     /// The directory of a place, and the last components of these, which are all in it.
     fn entries_at_sight(&self, at: &Place, all: &[&Place]) -> Option<Entries> {
         let (parent, _) = split(&at.given)?;
-        let directory = self.from_base(at.base, parent, true)?.ok()?;
+        let directory = self.plain_from(at.base, parent, true)?.ok()?;
         let last = |at: &&Place| {
             let (_, last) = split(&at.given)?;
             // A slash at the end wants a directory of what is there.
@@ -145,14 +145,14 @@ impl Looked<'_> {
         Some(Entries { directory, names: all.iter().map(last).collect::<Option<_>>()? })
     }
 
-    fn from_base(&self, base: Base, path: &[u8], follow: bool) -> Option<Result<OwnedFd, Errno>> {
+    fn plain_from(&self, base: Base, path: &[u8], follow: bool) -> Option<Result<OwnedFd, Errno>> {
         if path.split(|byte| *byte == b'/').any(|component| component == b"..") {
             return None;
         }
-        let plain = |base: BorrowedFd<'_>| pin_within(base, path, follow, ResolveFlag::RESOLVE_NO_SYMLINKS.bits());
+        let pin = |base: BorrowedFd<'_>| pin_within(base, path, follow, ResolveFlag::RESOLVE_NO_SYMLINKS.bits());
         Some(match base {
-            Base::Root => plain(nix::fcntl::AT_FDCWD),
-            base => plain(self.caller.hold(base).ok()?.as_fd()),
+            Base::Root => pin(nix::fcntl::AT_FDCWD),
+            base => pin(self.caller.hold(base).ok()?.as_fd()),
         })
     }
 }
