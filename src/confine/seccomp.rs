@@ -36,6 +36,9 @@ struct Builder {
     table: Table,
 }
 
+/// seccomp_attr_set(3), SCMP_FLTATR_CTL_OPTIMIZE.
+const BINARY_TREE: u32 = 2;
+
 impl Builder {
     fn new(table: Table, bad_architecture: ScmpAction) -> Result<Builder, FilterError> {
         let mut context = ScmpFilterContext::new(ScmpAction::Allow).map_err(failed("(default)"))?;
@@ -43,6 +46,8 @@ impl Builder {
         context.set_act_badarch(bad_architecture).map_err(failed("(architecture)"))?;
         // no_new_privs is a step of its own in the order; the library must not set it behind our back.
         context.set_ctl_nnp(false).map_err(failed("(no_new_privs)"))?;
+        // By halves instead of one after another: a few comparisons where there would be a hundred.
+        context.set_ctl_optimize(BINARY_TREE).map_err(failed("(order)"))?;
         Ok(Builder { context, table })
     }
 

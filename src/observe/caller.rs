@@ -126,6 +126,16 @@ impl<'a> Caller<'a> {
         if self.may_open { with_ptrace(work)? } else { work() }
     }
 
+    /// The same, after which SYS_PTRACE may be effective still: whoever asks for this lays it down with [`lay_down_ptrace`]
+    /// before anything is asked whose answer it could change.
+    pub fn read_memory<T>(&self, work: impl FnOnce() -> Result<T, Unread>) -> Result<T, Unread> {
+        if self.may_open && !PTRACE_IS_UP.get() {
+            set_ptrace(true)?;
+            PTRACE_IS_UP.set(true);
+        }
+        work()
+    }
+
     /// A name for what the caller means by a place.
     pub fn name(&self, place: &Place) -> Result<Name, Unread> {
         let (mut text, held) = match place.base {
@@ -284,17 +294,41 @@ fn with_ptrace_if<T>(needed: bool, work: impl FnOnce() -> T) -> Result<T, Unread
     if needed { with_ptrace(work) } else { Ok(work()) }
 }
 
-/// Does `work` with SYS_PTRACE effective in this thread, which has it in the permitted set only.
+thread_local! {
+    /// Whether SYS_PTRACE is effective in this thread beyond one piece of work: capabilities are a thread's own, and to take
+    /// and to lay down one costs as much as to ask about a path.
+    static PTRACE_IS_UP: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+fn set_ptrace(up: bool) -> Result<(), Unread> {
+    let effective = if up { SYS_PTRACE } else { 0 };
+    let sets = CapabilitySets { effective, permitted: SYS_PTRACE, inheritable: 0 };
+    sys::capset(sets).map_err(|errno| Unread::Failed("capset", errno))
+}
+
+/// Does `work` with SYS_PTRACE effective in this thread, which has it in the permitted set.
 pub(super) fn with_ptrace<T>(work: impl FnOnce() -> T) -> Result<T, Unread> {
-    let failed = |errno| Unread::Failed("capset", errno);
-    let raised = CapabilitySets { effective: SYS_PTRACE, permitted: SYS_PTRACE, inheritable: 0 };
-    sys::capset(raised).map_err(failed)?;
+    if PTRACE_IS_UP.get() {
+        return Ok(work());
+    }
+    set_ptrace(true)?;
     let done = work();
-    if sys::capset(CapabilitySets { effective: 0, ..raised }).is_err() {
+    lay_down();
+    Ok(done)
+}
+
+/// Lays SYS_PTRACE down where [`Caller::read_memory`] has left it effective.
+pub(super) fn lay_down_ptrace() {
+    if PTRACE_IS_UP.replace(false) {
+        lay_down();
+    }
+}
+
+fn lay_down() {
+    if set_ptrace(false).is_err() {
         // A thread that cannot lay it down would act with it.
         sys::exit_now(1);
     }
-    Ok(done)
 }
 
 /// Whether the flags of an *at call ask for the descriptor itself.

@@ -3,6 +3,7 @@
 //! What the filter refuses is decided by registers, and refused here in any event. Everything else goes on to the kernel,
 //! whose barriers hold whether or not anyone looks; what the kernel would refuse is told first, with the kernel's own errno.
 
+mod at_sight;
 mod execute;
 mod file_capabilities;
 mod kept;
@@ -18,7 +19,7 @@ mod ways;
 
 use super::act::{Act, Address, Whom};
 use super::ask::{self, Answer};
-use super::caller::{Caller, Unread, with_ptrace};
+use super::caller::{Caller, Unread, lay_down_ptrace, with_ptrace};
 use super::calls::{Calls, Found as Known, InNative};
 use super::connectors::Note;
 use super::decode::{Call, again};
@@ -147,7 +148,11 @@ impl Judge {
 
     fn judge_call(&self, caller: Caller<'_>, notification: &Notification) -> Verdict {
         let tid = caller.tid;
-        match self.calls.find(&notification.call) {
+        let known = self.calls.find(&notification.call);
+        if self.mixed || !matches!(known, Known::Watched(..)) {
+            lay_down_ptrace();
+        }
+        match known {
             Known::Abi => {
                 let object = format!("call {} of {:#x}", notification.call.number, notification.call.arch);
                 self.refused_as_abi(Axis::Privilege, "abi", Errno::ENOSYS, &object, tid)
@@ -187,7 +192,12 @@ impl Judge {
             Reading::Act(reading) => reading(&looked.call),
             Reading::Again(shape) => again(&looked.call, shape),
         };
-        match looked.caller.with_memory(read).and_then(|act| looked.verdict(act)) {
+        let act = looked.caller.read_memory(read);
+        if act.as_ref().is_ok_and(|act| looked.passes_at_sight(act)) {
+            return Verdict::GoOn;
+        }
+        lay_down_ptrace();
+        match act.and_then(|act| looked.verdict(act)) {
             Ok(verdict) => verdict,
             Err(Unread::Fails(errno)) if self.decides(looked.watched) => Verdict::RefuseSilently(errno),
             Err(Unread::Form) if self.decides(looked.watched) => Verdict::RefuseSilently(Errno::EFAULT),
@@ -256,6 +266,11 @@ impl Judge {
     }
 }
 
+/// Whether a port is bound without a capability (ip(7)).
+fn is_for_everyone(port: u16) -> bool {
+    port == 0 || port >= 1024
+}
+
 /// One call that is looked at.
 pub(super) struct Looked<'a> {
     pub(super) judge: &'a Judge,
@@ -285,7 +300,7 @@ impl<'a> Looked<'a> {
             Act::Look(_) => Verdict::GoOn,
             Act::Plain => Verdict::GoOn,
             Act::Reach { socket, address: Address::Inet(to) } => return self.reach(socket, to),
-            Act::BindPort { port, .. } if port == 0 || port >= 1024 => Verdict::GoOn,
+            Act::BindPort { port, .. } if is_for_everyone(port) => Verdict::GoOn,
             Act::BindPort { socket, .. } if !self.has_socket(socket, false)? => Verdict::GoOn,
             Act::BindPort { port, address, .. } => match ask::bind_port(&address) {
                 Answer::Refused(errno) => {

@@ -75,13 +75,7 @@ pub fn open(name: &Name, flags: u64, ids: Ids) -> Expected {
     if exclusive || link || is(&found, SFlag::S_IFDIR) && !has(libc::O_NOATIME) {
         return Passes;
     }
-    let mode = match flags as i32 & libc::O_ACCMODE {
-        libc::O_RDONLY if has(libc::O_TRUNC) => libc::R_OK | libc::W_OK,
-        libc::O_RDONLY => libc::R_OK,
-        libc::O_WRONLY => libc::W_OK,
-        _ => libc::R_OK | libc::W_OK,
-    };
-    if access(&name.text, mode, name.follow).is_err() {
+    if access(&name.text, mode_of(flags), name.follow).is_err() {
         return MayBeRefused;
     }
     let device = is(&found, SFlag::S_IFCHR) || is(&found, SFlag::S_IFBLK);
@@ -95,6 +89,16 @@ pub fn open(name: &Name, flags: u64, ids: Ids) -> Expected {
         return MayBeRefused;
     }
     Passes
+}
+
+/// What access(2) is asked for before an open with these flags.
+pub fn mode_of(flags: u64) -> i32 {
+    match flags as i32 & libc::O_ACCMODE {
+        libc::O_RDONLY if flags & libc::O_TRUNC as u64 != 0 => libc::R_OK | libc::W_OK,
+        libc::O_RDONLY => libc::R_OK,
+        libc::O_WRONLY => libc::W_OK,
+        _ => libc::R_OK | libc::W_OK,
+    }
 }
 
 /// A file that is not there yet.

@@ -1,13 +1,14 @@
 //! The observer process: the command's own confinement, less the listener and less the end of the namespaces' say about who
 //! may signal whom. It takes the listener of each confined child and answers it to its end.
 //!
-//! It holds no privilege but SYS_PTRACE, and that only while it looks at a caller. Its file system ids are the command's, by
-//! which the kernel judges access to files; its other uids are the run's own, so that the command can neither signal, trace,
+//! It holds no privilege but SYS_PTRACE, which is effective only while it looks at a caller, and from then on as long as it asks
+//! nothing whose answer that could change. Its file system ids are the command's, by which the kernel judges access to files; its other uids are the run's own, so that the command can neither signal, trace,
 //! limit nor reschedule it (kill(2), ptrace(2), prlimit(2), sched_setaffinity(2)).
 
 mod later;
 mod probes;
 
+use super::caller::lay_down_ptrace;
 use super::calls::Calls;
 use super::judge::{Judge, Verdict};
 pub use super::judge::{Kept, Mounted, Unnoted, Ways};
@@ -240,6 +241,8 @@ impl Service {
             }
             match receive_handed(handover.as_fd()) {
                 Ok(Some(Handed::Listener(listener, of))) => {
+                    // Threads begin with the capabilities of who starts them.
+                    lay_down_ptrace();
                     let judge = Judge { names: of == Of::Command, ..judge.clone() };
                     match self.clone().serve(Served { listener, judge, of }) {
                         Ok(unserved) => own.extend(unserved),
