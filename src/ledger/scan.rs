@@ -1,8 +1,8 @@
-//! Reads the lines of which there are many, probes and denials, in the exact form in which the writer puts them: the
-//! documented keys in their order, no space, nothing besides.
+//! Reads lines in the exact form in which the writer puts them: the documented keys in their order, no space, nothing
+//! besides. Probes and denials, of which a ledger has many, are read without a decoder; a start and a seal each have theirs.
 //!
 //! Whatever is otherwise is nobody's error here: the line is left to `ledger::line::decode`. So this need not know all of
-//! JSON, only never take what that would not: tests/ and fuzz/ hold the two against each other.
+//! JSON, only never take what that would not: the tests of `ledger::view` hold the two against each other.
 
 use super::record::{Body, Evidence, Mechanism};
 use super::view::{BodyView, DenialView, ObjectView, View};
@@ -13,7 +13,7 @@ use std::net::IpAddr;
 
 // What is inlined here takes texts that the compiler knows, which it then compares in a few instructions.
 
-/// A line's record, if it is a probe or a denial in the writer's form.
+/// A line's record, if it is in the writer's form and of a kind that is known here.
 pub(super) fn scan(line: &[u8]) -> Option<View<'_>> {
     // A control byte is legal nowhere in a line of JSON without spaces; the rest of the scan need not look for one. Not
     // stopping at the first lets the compiler compare many at a time.
