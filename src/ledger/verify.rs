@@ -218,12 +218,10 @@ impl Check {
     /// The kinds of which there are few.
     fn other(&mut self, body: &Body, view: &View<'_>) -> Result<(), String> {
         match body {
-            Body::Start(Start { shadow, postures, .. }) => {
-                if let Some(shadow) = shadow {
-                    let (level, enforced) = (shadow.level.clone(), view.level.clone().into_owned());
-                    self.shadow = Some(Shadowed { level, enforced, would_deny: 0, refused: 0 });
-                    self.open = postures.values().all(|posture| posture == Posture::Open.name());
-                }
+            Body::Start(Start { shadow: Some(shadow), postures, .. }) => {
+                let (level, enforced) = (shadow.level.clone(), view.level.clone().into_owned());
+                self.shadow = Some(Shadowed { level, enforced, would_deny: 0, refused: 0 });
+                self.open = postures.values().all(|posture| posture == Posture::Open.name());
             }
             Body::Seal(seal) => {
                 self.seal(seal, view.line)?;

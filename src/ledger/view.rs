@@ -128,7 +128,7 @@ fn borrowed(text: Option<&String>) -> Option<Cow<'_, str>> {
     text.map(|text| Cow::Borrowed(text.as_str()))
 }
 
-fn reborrowed<'a>(text: &'a Cow<'_, str>) -> Cow<'a, str> {
+fn reborrowed(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
@@ -189,8 +189,8 @@ impl<'a> From<&'a DenialView<'_>> for DenialView<'a> {
             operation: reborrowed(&denial.operation),
             object: ObjectView::from(&denial.object),
             rule: reborrowed(&denial.rule),
-            comm: denial.comm.as_ref().map(reborrowed),
-            exe: denial.exe.as_ref().map(reborrowed),
+            comm: denial.comm.as_deref().map(reborrowed),
+            exe: denial.exe.as_deref().map(reborrowed),
             ..*denial
         }
     }
@@ -199,12 +199,12 @@ impl<'a> From<&'a DenialView<'_>> for DenialView<'a> {
 impl<'a> From<&'a ObjectView<'_>> for ObjectView<'a> {
     fn from(object: &'a ObjectView<'_>) -> ObjectView<'a> {
         ObjectView {
-            host: object.host.as_ref().map(reborrowed),
+            host: object.host.as_deref().map(reborrowed),
             port: object.port,
             addrs: Cow::Borrowed(&object.addrs),
-            path: object.path.as_ref().map(reborrowed),
-            to: object.to.as_ref().map(reborrowed),
-            text: object.text.as_ref().map(reborrowed),
+            path: object.path.as_deref().map(reborrowed),
+            to: object.to.as_deref().map(reborrowed),
+            text: object.text.as_deref().map(reborrowed),
         }
     }
 }
