@@ -19,15 +19,36 @@ pub fn is_head(text: &str) -> bool {
     text.len() == ORIGIN.len() && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Whether `head` is what [`head_after`] gives for the line of this digest, without making that text.
+pub(super) fn is_of(head: &str, digest: &[u8; 32]) -> bool {
+    head.len() == ORIGIN.len()
+        && head.as_bytes().as_chunks().0.iter().zip(digest).all(|(pair, byte)| *pair == digits(*byte))
+}
+
+/// SHA-256 of a line, which is given without its newline.
+pub(super) fn digest(line: &[u8]) -> [u8; 32] {
+    Sha256::digest(line).into()
+}
+
 /// Bytes in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);
-    for b in bytes {
-        out.push(char::from(DIGITS[usize::from(b >> 4)]));
-        out.push(char::from(DIGITS[usize::from(b & 15)]));
-    }
+    push_hex(&mut out, bytes);
     out
+}
+
+/// Adds them to a text.
+pub(super) fn push_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let [high, low] = digits(*byte).map(char::from);
+        text.push(high);
+        text.push(low);
+    }
+}
+
+fn digits(byte: u8) -> [u8; 2] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
 /// So many random bytes from getrandom(2), in the same digits.

@@ -14,6 +14,10 @@ struct Plain;
 
 impl serde_json::ser::Formatter for Plain {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        // Almost all text is this, and told so many bytes at a time.
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return writer.write_all(fragment.as_bytes());
+        }
         let mut start = 0;
         for (at, c) in fragment.char_indices().filter(|(_, c)| is_hidden(*c)) {
             writer.write_all(&fragment.as_bytes()[start..at])?;
@@ -29,8 +33,13 @@ impl serde_json::ser::Formatter for Plain {
 /// One line, without a newline.
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, serde_json::Error> {
     let mut out = Vec::with_capacity(512);
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, Plain))?;
+    encode_into(&mut out, value)?;
     Ok(out)
+}
+
+/// The same behind what `out` holds; after an error it holds a part of it.
+pub(super) fn encode_into<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), serde_json::Error> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(out, Plain))
 }
 
 /// The record in a line, which is given without its newline.

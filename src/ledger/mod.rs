@@ -16,12 +16,15 @@ pub mod record;
 pub mod run_id;
 #[cfg(test)]
 pub(crate) mod samples;
+mod scan;
 mod shield;
 mod sink;
 pub mod status;
 mod tally;
 pub mod target;
+mod verification;
 pub mod verify;
+pub mod view;
 pub mod writer;
 
 pub use control_path::{UnsafePath, control_path_is_safe};
@@ -31,4 +34,5 @@ pub use run_id::RunId;
 pub use status::Status;
 pub use target::LedgerTarget;
 pub use verify::{Verification, VerifyError, verify, verify_each, verify_path};
+pub use view::{BodyView, DenialView, ObjectView, View};
 pub use writer::{Appended, Ledger, LedgerMode, SealInput, Sealed};

@@ -4,6 +4,7 @@ use super::counted::key;
 use super::counts::{self, Slot};
 use super::escape::printable;
 use super::record::{Body, Denial, Record};
+use super::view::View;
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use std::fs::File;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Made before the ledger is read, so that of a run that goes on the record of a fold is seen rather than missed; then
 /// given each record in order; then asked for what is left over. A sealed ledger holds everything: it needs none of this.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct OpenFolds {
     name: String,
     found: Found,
@@ -24,7 +25,7 @@ pub struct OpenFolds {
     bad: Option<String>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 enum Found {
     #[default]
     Nothing,
@@ -33,7 +34,7 @@ enum Found {
 }
 
 /// A slot, and what the ledger has said of it so far.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Held {
     slot: Slot,
     base: Option<Body>,
@@ -101,6 +102,17 @@ impl OpenFolds {
                 }
             }
             held.written |= record.seq > held.slot.seq && identical;
+        }
+    }
+
+    /// The same of a record in its line, which is decoded only where there is a file of counts.
+    pub fn note_view(&mut self, view: &View<'_>) {
+        if matches!(self.found, Found::Nothing) && self.slots.is_empty() {
+            return;
+        }
+        // What has a view can be decoded.
+        if let Ok(record) = view.record() {
+            self.note(&record);
         }
     }
 

@@ -26,21 +26,27 @@ impl Tally {
     /// Counts a record that is in the ledger.
     pub(super) fn stored(&mut self, body: &Body) {
         match body {
-            Body::Denial(denial) => {
-                let denials = self.denials.entry(denial.axis).or_default();
-                *denials = denials.saturating_add(denial.count);
-            }
+            Body::Denial(denial) => self.denied(denial.axis, denial.count),
             Body::Start(start) if start.shadow.is_some() => self.would_deny = Some(BTreeMap::new()),
-            Body::WouldDeny(denial) => {
-                let counted = self.would_deny.get_or_insert_default().entry(denial.axis).or_default();
-                *counted = counted.saturating_add(denial.count);
-            }
+            Body::WouldDeny(denial) => self.would_be_denied(denial.axis, denial.count),
             Body::Read(read) => self.reads = self.reads.saturating_add(read.count),
             Body::Gap(gap) => {
                 self.holes.insert(gap.axis);
             }
             _ => {}
         }
+    }
+
+    /// Counts denials that are in the ledger.
+    pub(super) fn denied(&mut self, axis: Axis, count: u64) {
+        let denials = self.denials.entry(axis).or_default();
+        *denials = denials.saturating_add(count);
+    }
+
+    /// The same of what would have been refused.
+    pub(super) fn would_be_denied(&mut self, axis: Axis, count: u64) {
+        let counted = self.would_deny.get_or_insert_default().entry(axis).or_default();
+        *counted = counted.saturating_add(count);
     }
 
     /// Counts a record that is not in the ledger: a folded one and a gap for all that they stand for.

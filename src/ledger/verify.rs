@@ -1,14 +1,15 @@
 //! Reads a ledger back and says whether it is whole, lacks something, or was changed.
 
-use super::chain::{ORIGIN, head_after, is_head};
+use super::chain::{ORIGIN, digest, head_after, hex, is_head, is_of};
 use super::escape::printable;
 use super::lines::{Line, Lines};
 use super::open_folds::OpenFolds;
-use super::record::{Body, Gap, Mechanism, Record, Seal, ShieldState, ShieldsEnd, Start, VERSION};
+use super::record::{Body, Gap, Mechanism, Seal, ShieldState, ShieldsEnd, Start, VERSION};
 use super::run_id::RunId;
 use super::tally::Tally;
+pub use super::verification::{Shadowed, Verification};
+use super::view::{BodyView, View};
 use crate::policy::Posture;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,98 +17,8 @@ use std::path::{Path, PathBuf};
 /// How many reasons of incompleteness are kept; the others are counted.
 const REASONS_LIMIT: usize = 16;
 
-/// What was found in a ledger.
-#[must_use]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verification {
-    /// Every record from the start to the seal is there as it was written, and none was lost.
-    Complete {
-        /// Lines.
-        records: u64,
-        /// Denials, folded ones in full.
-        denials: u64,
-        /// SHA-256 of the last line.
-        head: String,
-        /// The policy that was held against the run and not enforced, where there was one.
-        shadow: Option<Shadowed>,
-    },
-    /// What is there is as it was written, but it is not everything.
-    Incomplete {
-        /// Whole lines.
-        records: u64,
-        /// Denials among them, and those that stand in the file of counts beside them only.
-        denials: u64,
-        /// What is missing, one phrase each, at most 38.
-        why: Vec<String>,
-        /// As of a whole one.
-        shadow: Option<Shadowed>,
-    },
-    /// A line is not as it was written, or lines were removed or put in.
-    Altered {
-        /// The first line, from 1, at which this shows.
-        line: u64,
-        /// What does not fit.
-        why: String,
-    },
-}
-
-/// What a run's shadow comes to. Its text is one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shadowed {
-    /// The level of which nothing was enforced.
-    pub level: String,
-    /// The level that was.
-    pub enforced: String,
-    /// What would have been refused, folded records in full.
-    pub would_deny: u64,
-    /// How much of it was refused all the same, as what its proxy cannot serve.
-    pub refused: u64,
-}
-
-impl fmt::Display for Shadowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shadowed { level, enforced, would_deny, refused } = self;
-        let [level, enforced] = [level, enforced].map(|level| printable(level));
-        write!(f, "a shadow of {level}, enforcing {enforced}: {would_deny} would be denied, and ")?;
-        match refused {
-            0 => f.write_str("none of it was refused"),
-            _ => write!(f, "{refused} of it was refused, which its proxy could not serve"),
-        }
-    }
-}
-
-impl Verification {
-    /// The policy that was held against the run and not enforced; none where there was none, or where nothing vouches for it.
-    pub fn shadow(&self) -> Option<&Shadowed> {
-        match self {
-            Verification::Complete { shadow, .. } | Verification::Incomplete { shadow, .. } => shadow.as_ref(),
-            Verification::Altered { .. } => None,
-        }
-    }
-
-    /// 0 complete, 1 incomplete, 2 altered.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Verification::Complete { .. } => 0,
-            Verification::Incomplete { .. } => 1,
-            Verification::Altered { .. } => 2,
-        }
-    }
-}
-
-impl fmt::Display for Verification {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verification::Complete { records, denials, head, .. } => {
-                write!(f, "complete: {records} records, {denials} denials, head {head}")
-            }
-            Verification::Incomplete { records, denials, why, .. } => {
-                write!(f, "incomplete: {records} records, {denials} denials: {}", why.join("; "))
-            }
-            Verification::Altered { line, why } => write!(f, "altered: line {line}: {why}"),
-        }
-    }
-}
+/// Digits after the point of a time in the writer's form.
+const FRACTION: usize = 9;
 
 /// A ledger that could not be read, which says nothing about it.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +66,7 @@ pub fn verify_each<R: BufRead>(
     reader: R,
     head: Option<&str>,
     folds: OpenFolds,
-    mut each: impl FnMut(&Record),
+    mut each: impl FnMut(&View<'_>),
 ) -> Result<Verification, VerifyError> {
     if let Some(text) = head.filter(|text| !is_head(text)) {
         return Err(VerifyError::Head { text: text.to_owned() });
@@ -164,7 +75,7 @@ pub fn verify_each<R: BufRead>(
     let mut check = Check { folds, ..Check::default() };
     while let Some(line) = lines.next().map_err(|cause| VerifyError::Read { path: PathBuf::new(), cause })? {
         match check.line(&line) {
-            Ok(record) => record.iter().for_each(&mut each),
+            Ok(view) => view.iter().for_each(&mut each),
             Err(why) => return Ok(Verification::Altered { line: line.number, why }),
         }
     }
@@ -179,8 +90,11 @@ struct Check {
     shadow: Option<Shadowed>,
     /// Whether nothing was enforced beside the shadow.
     open: bool,
-    head: Option<String>,
+    /// SHA-256 of the last line.
+    head: Option<[u8; 32]>,
     mono_ns: u64,
+    /// The last record's time up to its seconds, which was one.
+    second: String,
     run: String,
     level: String,
     tally: Tally,
@@ -194,7 +108,7 @@ struct Check {
 
 impl Check {
     /// The record in a line that fits; none in a torn one.
-    fn line(&mut self, line: &Line<'_>) -> Result<Option<Record>, String> {
+    fn line<'a>(&mut self, line: &Line<'a>) -> Result<Option<View<'a>>, String> {
         if self.sealed {
             return Err("stands after the seal".to_owned());
         }
@@ -206,81 +120,119 @@ impl Check {
             self.torn = Some(line.number);
             return Ok(None);
         }
-        let record =
-            super::line::decode(line.bytes).map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
-        self.frame(&record)?;
-        self.body(&record.body, line.bytes)?;
-        if let (Body::Start(Start { shadow: Some(shadow), postures, .. }), 0) = (&record.body, self.records) {
-            let (level, enforced) = (shadow.level.clone(), record.level.clone());
-            self.shadow = Some(Shadowed { level, enforced, would_deny: 0, refused: 0 });
-            self.open = postures.values().all(|posture| posture == Posture::Open.name());
-        }
-        self.folds.note(&record);
+        let view = View::of(line.bytes).map_err(|e| format!("is no record: {}", printable(&e.to_string())))?;
+        self.frame(&view)?;
+        self.body(&view)?;
+        self.folds.note_view(&view);
         self.records += 1;
-        self.head = Some(head_after(line.bytes));
-        self.tally.stored(&record.body);
-        Ok(Some(record))
+        self.head = Some(digest(line.bytes));
+        Ok(Some(view))
     }
 
     /// What every record carries.
-    fn frame(&mut self, record: &Record) -> Result<(), String> {
-        if record.v != VERSION {
-            return Err(format!("has version {}, not {VERSION}", record.v));
+    fn frame(&mut self, view: &View<'_>) -> Result<(), String> {
+        if view.v != VERSION {
+            return Err(format!("has version {}, not {VERSION}", view.v));
         }
-        if record.seq != self.records {
-            return Err(format!("has number {} where {} is due", record.seq, self.records));
+        if view.seq != self.records {
+            return Err(format!("has number {} where {} is due", view.seq, self.records));
         }
-        if record.prev != self.head.as_deref().unwrap_or(ORIGIN) {
+        if !self.head.as_ref().map_or(view.prev == ORIGIN, |head| is_of(&view.prev, head)) {
             return Err("does not hold the hash of the line before it".to_owned());
         }
-        if record.mono_ns < self.mono_ns {
+        if view.mono_ns < self.mono_ns {
             return Err("is earlier than the line before it".to_owned());
         }
-        if record.time.parse::<jiff::Timestamp>().is_err() || !record.time.ends_with('Z') {
-            return Err("has no time in UTC".to_owned());
-        }
+        self.time(&view.time)?;
         if self.records == 0 {
-            record.run.parse::<RunId>().map_err(|e| e.to_string())?;
-            self.run.clone_from(&record.run);
-            self.level.clone_from(&record.level);
-        } else if record.run != self.run || record.level != self.level {
+            view.run.parse::<RunId>().map_err(|e| e.to_string())?;
+            self.run = view.run.clone().into_owned();
+            self.level = view.level.clone().into_owned();
+        } else if view.run != self.run || view.level != self.level {
             return Err("belongs to another run".to_owned());
         }
-        self.mono_ns = record.mono_ns;
+        self.mono_ns = view.mono_ns;
+        Ok(())
+    }
+
+    /// A time in UTC. Within one second of a time that was read they differ in the digits of the fraction alone.
+    fn time(&mut self, time: &str) -> Result<(), String> {
+        let fraction = time.strip_prefix(self.second.as_str()).and_then(|rest| rest.strip_suffix('Z'));
+        let is_fraction = |digits: &str| digits.len() == FRACTION && digits.bytes().all(|digit| digit.is_ascii_digit());
+        if !self.second.is_empty() && fraction.is_some_and(is_fraction) {
+            return Ok(());
+        }
+        if time.parse::<jiff::Timestamp>().is_err() || !time.ends_with('Z') {
+            return Err("has no time in UTC".to_owned());
+        }
+        self.second.clear();
+        // Of another form than the writer's nothing is known but that it is one.
+        if let Some((second, fraction)) = time.trim_end_matches('Z').split_once('.')
+            && time.len() == second.len() + 1 + FRACTION + 1
+            && is_fraction(fraction)
+        {
+            self.second.push_str(second);
+            self.second.push('.');
+        }
         Ok(())
     }
 
     /// The kind's place, and what the kind itself claims.
-    fn body(&mut self, body: &Body, line: &[u8]) -> Result<(), String> {
-        match (body, self.records) {
-            (Body::Start(_), 0) => {}
-            (Body::Start(_), _) => return Err("is a second start".to_owned()),
-            (_, 0) => return Err("comes before the start".to_owned()),
-            (Body::Seal(seal), _) => {
-                self.seal(seal, line)?;
+    fn body(&mut self, view: &View<'_>) -> Result<(), String> {
+        let is_start = matches!(&view.body, BodyView::Other(body) if matches!(**body, Body::Start(_)));
+        match self.records {
+            0 if !is_start => return Err("comes before the start".to_owned()),
+            0 => {}
+            _ if is_start => return Err("is a second start".to_owned()),
+            _ => {}
+        }
+        match &view.body {
+            BodyView::Probe => {}
+            BodyView::WouldDeny(denial) => {
+                match &mut self.shadow {
+                    Some(_) if !denial.is_let_through() && denial.mechanism != Mechanism::Proxy => {
+                        return Err("is what would be denied, and says that it was".to_owned());
+                    }
+                    Some(shadow) => {
+                        shadow.would_deny = shadow.would_deny.saturating_add(denial.count);
+                        let refused = if denial.is_let_through() { 0 } else { denial.count };
+                        shadow.refused = shadow.refused.saturating_add(refused);
+                    }
+                    None => return Err("is what would be denied, in a run that has no shadow".to_owned()),
+                }
+                self.tally.would_be_denied(denial.axis, denial.count);
+            }
+            BodyView::Denial(_) if self.open => return Err("is a denial, in a run that enforces nothing".to_owned()),
+            BodyView::Denial(denial) if denial.is_let_through() => {
+                return Err("is a denial, and says that it was let through".to_owned());
+            }
+            BodyView::Denial(denial) => {
+                self.denials = self.denials.saturating_add(denial.count);
+                self.tally.denied(denial.axis, denial.count);
+            }
+            BodyView::Other(body) => self.other(body, view)?,
+        }
+        Ok(())
+    }
+
+    /// The kinds of which there are few.
+    fn other(&mut self, body: &Body, view: &View<'_>) -> Result<(), String> {
+        match body {
+            Body::Start(Start { shadow: Some(shadow), postures, .. }) => {
+                let (level, enforced) = (shadow.level.clone(), view.level.clone().into_owned());
+                self.shadow = Some(Shadowed { level, enforced, would_deny: 0, refused: 0 });
+                self.open = postures.values().all(|posture| posture == Posture::Open.name());
+            }
+            Body::Seal(seal) => {
+                self.seal(seal, view.line)?;
                 self.sealed = true;
                 let altered = seal.shields.iter().filter(|shields| shields.state == ShieldState::Altered);
                 self.shields = altered.map(ShieldsEnd::told).next();
             }
-            (Body::WouldDeny(denial), _) => match &mut self.shadow {
-                Some(_) if !denial.is_let_through() && denial.mechanism != Mechanism::Proxy => {
-                    return Err("is what would be denied, and says that it was".to_owned());
-                }
-                Some(shadow) => {
-                    shadow.would_deny = shadow.would_deny.saturating_add(denial.count);
-                    let refused = if denial.is_let_through() { 0 } else { denial.count };
-                    shadow.refused = shadow.refused.saturating_add(refused);
-                }
-                None => return Err("is what would be denied, in a run that has no shadow".to_owned()),
-            },
-            (Body::Denial(_), _) if self.open => return Err("is a denial, in a run that enforces nothing".to_owned()),
-            (Body::Denial(denial), _) if denial.is_let_through() => {
-                return Err("is a denial, and says that it was let through".to_owned());
-            }
-            (Body::Denial(denial), _) => self.denials = self.denials.saturating_add(denial.count),
-            (Body::Gap(gap), _) => self.gap(gap),
+            Body::Gap(gap) => self.gap(gap),
             _ => {}
         }
+        self.tally.stored(body);
         Ok(())
     }
 
@@ -295,7 +247,7 @@ impl Check {
     }
 
     fn seal(&self, seal: &Seal, line: &[u8]) -> Result<(), String> {
-        if Some(&seal.head) != self.head.as_ref() {
+        if !self.head.as_ref().is_some_and(|head| is_of(&seal.head, head)) {
             return Err("seals another head than the line before it has".to_owned());
         }
         if Some(&seal.digest) != seal_digest(line, &seal.digest).as_ref() {
@@ -318,7 +270,8 @@ impl Check {
     }
 
     fn end(self, head: Option<&str>) -> Verification {
-        if let Some(head) = head.filter(|head| Some(*head) != self.head.as_deref() || self.torn.is_some()) {
+        let last = self.head.map(|digest| hex(&digest));
+        if let Some(head) = head.filter(|head| Some(*head) != last.as_deref() || self.torn.is_some()) {
             let line = self.torn.unwrap_or(self.records);
             return Verification::Altered {
                 line,
@@ -354,7 +307,7 @@ impl Check {
             }
             why.extend(left.faults.into_iter().take(REASONS_LIMIT));
         }
-        match (why.is_empty(), self.head) {
+        match (why.is_empty(), last) {
             (true, Some(head)) => Verification::Complete { records, denials, head, shadow },
             _ => Verification::Incomplete { records, denials, why, shadow },
         }

@@ -2,6 +2,7 @@ use super::super::record::{Abort, Denial, Infrastructure, Object, Outcome};
 use super::super::samples::*;
 use super::super::{Sealed, chain, line};
 use super::*;
+use crate::ledger::record::Record;
 use crate::policy::Axis;
 use proptest::prelude::*;
 

@@ -101,6 +101,8 @@ pub struct Ledger {
     stage: Stage,
     seq: u64,
     head: String,
+    /// The last line, whose memory the next one takes.
+    line: Vec<u8>,
     attempts: Attempts,
     tally: Tally,
     folds: Folds,
@@ -147,6 +149,7 @@ impl Ledger {
             stage: Stage::Empty,
             seq: 0,
             head: ORIGIN.to_owned(),
+            line: Vec::new(),
             attempts: Attempts::default(),
             tally: Tally::default(),
             folds: Folds::default(),
@@ -320,11 +323,13 @@ impl Ledger {
             head: self.head.clone(),
             digest: ORIGIN.to_owned(),
         };
-        let mut record = self.record(&Body::Seal(seal.clone()))?;
+        let blank = Body::Seal(seal.clone());
+        let mut record = self.record(&blank)?;
         seal.digest = head_after(&self.encode(&record)?);
-        record.body = Body::Seal(seal.clone());
-        let line = self.encode(&record)?;
-        let written = self.write(line);
+        let body = Body::Seal(seal.clone());
+        record.body = &body;
+        let mut line = self.encode(&record)?;
+        let written = self.write(&mut line);
         if written.as_ref().err().is_none_or(|failure| failure.begun) {
             self.stage = Stage::Sealed;
         }

@@ -1,7 +1,8 @@
 //! Tools that ignored the proxy settings: the connections and lookups that they tried by themselves.
 
 use super::objects::{self, shown};
-use crate::ledger::record::{Denial, Evidence, Mechanism};
+use crate::ledger::DenialView;
+use crate::ledger::record::{Evidence, Mechanism};
 use crate::policy::Axis;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -65,11 +66,12 @@ pub(super) struct DirectTools {
 /// Whether a denial shows that a tool ignored the proxy: TCP or UDP on the network axis, refused on its way and not by the
 /// proxy. What was to stay on this machine has no use for a proxy, but for a lookup: where its resolver listens says
 /// nothing of where the answer comes from.
-fn ignored_the_proxy(denial: &Denial) -> bool {
+fn ignored_the_proxy<'a>(denial: impl Into<DenialView<'a>>) -> bool {
+    let denial = denial.into();
     denial.evidence == Evidence::EnforcementObserved
         && denial.axis == Axis::Network
         && denial.mechanism != Mechanism::Proxy
-        && matches!(denial.operation.as_str(), "tcp" | "udp")
+        && matches!(&*denial.operation, "tcp" | "udp")
         && (denial.rule == LOOKUP || denial.object.addrs.first().is_some_and(|address| !is_here(*address)))
 }
 
@@ -81,11 +83,13 @@ fn is_here(address: IpAddr) -> bool {
 
 impl DirectTools {
     /// Counts a denial record of one run, if it is one of those meant here.
-    pub(super) fn count(&mut self, denial: &Denial) {
-        if !ignored_the_proxy(denial) {
+    pub(super) fn count<'a>(&mut self, denial: impl Into<DenialView<'a>>) {
+        let denial = denial.into();
+        if !ignored_the_proxy(&denial) {
             return;
         }
-        let tool = Tool { comm: denial.subject.comm.clone(), exe: denial.subject.exe.clone() };
+        let [comm, exe] = [&denial.comm, &denial.exe].map(|name| name.as_deref().map(str::to_owned));
+        let tool = Tool { comm, exe };
         let destination = shown(&denial.object);
         let (direct, kept) = self.of(tool, RUN_TOOLS);
         if direct.attempts == 0 {
@@ -155,7 +159,7 @@ impl Direct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::record::{Object, Subject};
+    use crate::ledger::record::{Denial, Object, Subject};
 
     fn packet(operation: &str, rule: &str, to: &str, port: u16, comm: &str) -> Denial {
         let object = Object { addrs: vec![to.parse().unwrap()], port: Some(port), ..Object::default() };

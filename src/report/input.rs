@@ -1,5 +1,6 @@
 //! The ledgers that a report is asked about: found, and opened whether compressed or not.
 
+use super::buffered::Buffered;
 use super::error::ReportError;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -15,6 +16,7 @@ const LEDGER_START: &[u8] = b"{\"v\":";
 /// The first bytes of a zstd frame (RFC 8878, 3.1.1).
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
+/// How much of a compressed ledger's text is kept, in bytes.
 const BUFFER: usize = 1 << 16;
 
 /// A file to be read as a ledger.
@@ -85,7 +87,7 @@ pub(super) type Text = Box<dyn BufRead>;
 
 /// Opens a file; errors are those of open(2), read(2) and of the compression.
 pub(super) fn open(path: &Path) -> io::Result<Text> {
-    let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+    let mut file = Buffered::of(File::open(path)?);
     match file.fill_buf()?.starts_with(&ZSTD_MAGIC) {
         true => Ok(Box::new(BufReader::with_capacity(BUFFER, Frames::of(file)))),
         false => Ok(Box::new(file)),

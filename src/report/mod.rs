@@ -4,6 +4,7 @@
 //! A run is counted only if its ledger shows that nothing is missing (`gate`), so that totals are lower bounds.
 
 // Where ledgers are, and what one of them says.
+mod buffered;
 mod by_axis;
 mod direct;
 mod gate;

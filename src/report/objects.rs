@@ -1,11 +1,12 @@
 //! What was tried, and how often.
 
+use crate::ledger::ObjectView;
 use crate::ledger::escape::printable;
-use crate::ledger::record::Object;
 use crate::policy::Axis;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// How many distinct objects of one run are told apart.
@@ -19,21 +20,34 @@ const NAME_LIMIT: usize = 256;
 
 /// An object as it is named in reports: where it was (`host:port`, or an address where no name was asked for), what
 /// path or paths, what text. The addresses that a name had make no other object of it (`ledger::attempts`).
-pub(super) fn name(object: &Object) -> String {
-    let port = object.port.map(|port| format!(":{port}")).unwrap_or_default();
-    let place = match (&object.host, &object.addrs[..]) {
-        (Some(host), _) if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]{port}"),
-        (Some(host), _) => format!("{host}{port}"),
-        (None, [IpAddr::V6(addr)]) => format!("[{addr}]{port}"),
-        (None, addrs) => addrs.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",") + &port,
+pub(super) fn name<'a>(object: impl Into<ObjectView<'a>>) -> String {
+    let object = object.into();
+    let mut name = String::with_capacity(64);
+    // Writing to a String cannot fail.
+    let _written = match (&object.host, &object.addrs[..]) {
+        (Some(host), _) if host.contains(':') && host.parse::<Ipv6Addr>().is_ok() => write!(name, "[{host}]"),
+        (Some(host), _) => write!(name, "{host}"),
+        (None, [IpAddr::V6(addr)]) => write!(name, "[{addr}]"),
+        (None, addrs) => addrs.iter().enumerate().try_for_each(|(number, addr)| {
+            let comma = if number > 0 { "," } else { "" };
+            write!(name, "{comma}{addr}")
+        }),
     };
-    let to = object.to.as_ref().map(|to| format!("-> {to}"));
-    let parts = [Some(&place), object.path.as_ref(), to.as_ref(), object.text.as_ref()];
-    let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).filter(|part| !part.is_empty()).collect();
-    match parts.is_empty() {
-        true => "-".to_owned(),
-        false => parts.join(" "),
+    if let Some(port) = object.port {
+        let _written = write!(name, ":{port}");
     }
+    for (before, text) in [("", &object.path), ("-> ", &object.to), ("", &object.text)] {
+        let Some(text) = text.as_deref().filter(|text| !(before.is_empty() && text.is_empty())) else { continue };
+        if !name.is_empty() {
+            name.push(' ');
+        }
+        name.push_str(before);
+        name.push_str(text);
+    }
+    if name.is_empty() {
+        name.push('-');
+    }
+    name
 }
 
 /// How an object fared.
@@ -61,7 +75,7 @@ pub(super) struct Objects {
 
 impl Objects {
     /// Counts a denial record of one run: `count` denials, of which `reattempts` came after one on the same object.
-    pub(super) fn count(&mut self, axis: Axis, object: &Object, count: u64, reattempts: u64) {
+    pub(super) fn count<'a>(&mut self, axis: Axis, object: impl Into<ObjectView<'a>>, count: u64, reattempts: u64) {
         let name = name(object);
         let mut hash = Sha256::new();
         hash.update(axis.name());
@@ -138,7 +152,7 @@ fn entry(
 }
 
 /// An object's name as it is printed: without hidden characters, and bounded.
-pub(super) fn shown(object: &Object) -> String {
+pub(super) fn shown<'a>(object: impl Into<ObjectView<'a>>) -> String {
     cut(&name(object))
 }
 
@@ -157,6 +171,7 @@ fn cut(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::record::Object;
 
     fn host(name: &str) -> Object {
         Object { host: Some(name.into()), port: Some(443), ..Object::default() }

@@ -7,8 +7,8 @@ use super::gate::{Exclusion, judge};
 use super::input::{Input, begins_as_ledger, open, unreadable};
 use super::objects::Objects;
 use super::transcript::{Inferred, Observed};
-use crate::ledger::record::{Body, Denial, Evidence, Outcome, Record, Seal};
-use crate::ledger::{OpenFolds, Verification, VerifyError, verify_each};
+use crate::ledger::record::{Body, Evidence, Outcome, Seal};
+use crate::ledger::{BodyView, DenialView, OpenFolds, Verification, VerifyError, View, verify_each};
 use crate::policy::Axis;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -78,20 +78,18 @@ pub(super) enum Scan {
 /// Reads one ledger. What can't be read to its end makes an excluded run, too; so does a file that can't be opened, but
 /// where it was named: that is an error.
 pub(super) fn scan(input: &Input, with_observed: bool) -> Result<Scan, ReportError> {
-    let mut reading = Reading::of(input, with_observed);
     let folds = OpenFolds::beside(&input.path);
+    let mut reading = Reading::of(input, folds.clone(), with_observed);
     let opened = match open(&input.path) {
         Err(cause) if input.named => return Err(unreadable("ledger", &input.path, cause)),
         opened => opened,
     };
     let found = opened.and_then(|mut text| match begins_as_ledger(&mut text)? {
         false => Ok(None),
-        true => {
-            verify_each(text, None, folds, |record| reading.record(record)).map(Some).map_err(|error| match error {
-                VerifyError::Read { cause, .. } => cause,
-                other => io::Error::other(other),
-            })
-        }
+        true => verify_each(text, None, folds, |view| reading.record(view)).map(Some).map_err(|error| match error {
+            VerifyError::Read { cause, .. } => cause,
+            other => io::Error::other(other),
+        }),
     });
     match found {
         Ok(None) if input.named => Err(ReportError::NoLedger { path: input.path.clone() }),
@@ -110,7 +108,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(input: &Input, with_observed: bool) -> Reading {
+    fn of(input: &Input, folds: OpenFolds, with_observed: bool) -> Reading {
         let run = Run {
             path: input.path.clone(),
             id: None,
@@ -131,35 +129,38 @@ impl Reading {
         };
         let observed = with_observed.then(Observed::default);
         let scanned = Scanned { run, objects: Objects::default(), tools: DirectTools::default(), observed };
-        Reading { scanned, folds: OpenFolds::beside(&input.path), holes: BTreeSet::new(), seal: None }
+        Reading { scanned, folds, holes: BTreeSet::new(), seal: None }
     }
 
-    fn record(&mut self, record: &Record) {
-        self.folds.note(record);
+    fn record(&mut self, view: &View<'_>) {
+        self.folds.note_view(view);
         let run = &mut self.scanned.run;
-        match &record.body {
-            Body::Start(start) => {
-                run.id = Some(record.run.clone());
-                run.level = Some(record.level.clone());
-                run.labels.clone_from(&start.labels);
-                run.postures.clone_from(&start.postures);
-                run.shadow = start.shadow.as_ref().map(|shadow| shadow.level.clone());
-            }
-            Body::Denial(denial) if denial.evidence == Evidence::EnforcementObserved => self.denial(denial),
-            Body::WouldDeny(denial) => run.would_deny.add(denial.axis, denial.count),
-            Body::Gap(gap) => {
-                self.holes.insert(gap.axis);
-            }
-            Body::Seal(seal) => {
-                run.outcome = Some(seal.outcome);
-                run.exit_code = seal.exit_code;
-                self.seal = Some(seal.clone());
-            }
-            _ => {}
+        match &view.body {
+            BodyView::Denial(denial) if denial.evidence == Evidence::EnforcementObserved => self.denial(denial),
+            BodyView::WouldDeny(denial) => run.would_deny.add(denial.axis, denial.count),
+            BodyView::Denial(_) | BodyView::Probe => {}
+            BodyView::Other(body) => match &**body {
+                Body::Start(start) => {
+                    run.id = Some(view.run.clone().into_owned());
+                    run.level = Some(view.level.clone().into_owned());
+                    run.labels.clone_from(&start.labels);
+                    run.postures.clone_from(&start.postures);
+                    run.shadow = start.shadow.as_ref().map(|shadow| shadow.level.clone());
+                }
+                Body::Gap(gap) => {
+                    self.holes.insert(gap.axis);
+                }
+                Body::Seal(seal) => {
+                    run.outcome = Some(seal.outcome);
+                    run.exit_code = seal.exit_code;
+                    self.seal = Some(seal.clone());
+                }
+                _ => {}
+            },
         }
     }
 
-    fn denial(&mut self, denial: &Denial) {
+    fn denial(&mut self, denial: &DenialView<'_>) {
         let Scanned { run, objects, tools, observed } = &mut self.scanned;
         let axis = denial.axis;
         run.denials.add(axis, denial.count);
@@ -189,7 +190,7 @@ impl Reading {
             for denial in &counted.denials {
                 match &self.scanned.run.shadow {
                     Some(_) => self.scanned.run.would_deny.add(denial.axis, denial.count),
-                    None => self.denial(denial),
+                    None => self.denial(&DenialView::from(denial)),
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::act::Act;
 use super::signature::Answer;
-use crate::ledger::record::Denial;
+use crate::ledger::DenialView;
 use crate::policy::Axis;
 use std::collections::HashSet;
 
@@ -26,13 +26,14 @@ struct Seen {
 
 impl Observed {
     /// Takes note of a denial.
-    pub fn denial(&mut self, denial: &Denial) {
+    pub fn denial<'a>(&mut self, denial: impl Into<DenialView<'a>>) {
+        let denial = denial.into();
         self.dns |= denial.rule == "dns";
         let seen = &mut self.axes[denial.axis as usize];
         seen.any = true;
         let object = &denial.object;
         let addrs = object.addrs.iter().map(|addr| addr.to_string());
-        let paths = object.path.iter().chain(&object.to).cloned();
+        let paths = object.path.iter().chain(&object.to).map(|path| path.clone().into_owned());
         let names = object.host.iter().map(|host| host.to_ascii_lowercase()).chain(paths).chain(addrs);
         for name in names {
             seen.full |= seen.names.len() >= CAPACITY;
