@@ -110,7 +110,7 @@ fn narrowed_containers_are_protected_or_refused_by_name() {
         };
         let protects = |cell: &Cell<'_>| drop(cell.protects(kind));
         run("pids-limit", &["--pids-limit", "64"], &protects);
-        run("too-few-pids", &["--pids-limit", "3"], &|cell| drop(cell.refuses("EAGAIN")));
+        run("too-few-pids", &["--pids-limit", "6"], &|cell| drop(cell.refuses("EAGAIN")));
         run("noexec-tmp", &["--tmpfs", "/tmp:noexec,mode=1777"], &protects);
         run("read-only", &["--read-only"], &|cell| drop(cell.refuses("EROFS")));
         run("read-only-but", &["--read-only", "--tmpfs", "/tmp", "--tmpfs", home, "--tmpfs", "/run"], &protects);

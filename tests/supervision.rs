@@ -188,7 +188,7 @@ fn resources_that_do_not_suffice_are_named() {
     // The whole of ringfence in a group with too few places: each number is either a clean refusal or a whole run.
     let group = PidsGroup::new(&fence);
     let mut outcomes = Vec::new();
-    for places in 1..12 {
+    for places in 1..16 {
         let place = &group.path;
         let said = fence.as_root(&format!(
             "echo {places} > {place}/pids.max || exit 99

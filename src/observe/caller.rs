@@ -126,7 +126,7 @@ impl<'a> Caller<'a> {
         if self.may_open { with_ptrace(work)? } else { work() }
     }
 
-    /// The same, after which SYS_PTRACE may be effective still: whoever asks for this lays it down with [`lay_down_ptrace`]
+    /// The same, after which SYS_PTRACE may be effective still: whoever asks for this lays it down with `lay_down_ptrace`
     /// before anything is asked whose answer it could change.
     pub fn read_memory<T>(&self, work: impl FnOnce() -> Result<T, Unread>) -> Result<T, Unread> {
         if self.may_open && !PTRACE_IS_UP.get() {
