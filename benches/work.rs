@@ -198,7 +198,16 @@ fn output(candidate: &Candidate, script: &str) -> String {
     let _none = std::fs::remove_file(LEDGER);
     let ordinary = if candidate.drops { &[][..] } else { ORDINARY };
     let line: Vec<&str> = candidate.before.iter().chain(ordinary).copied().chain(["sh", "-c", script]).collect();
-    let output = Command::new(line[0]).args(&line[1..]).stdin(Stdio::null()).output().expect(candidate.name);
+    let mut command = Command::new(line[0]);
+    // What built this bench has its own mind of where a build goes, and how.
+    let settings = ["CARGO", "MAKE", "MFLAGS", "RUST"];
+    let set = std::env::vars_os().map(|(name, _)| name);
+    set.filter(|name| settings.iter().any(|one| name.as_encoded_bytes().starts_with(one.as_bytes()))).for_each(
+        |name| {
+            command.env_remove(name);
+        },
+    );
+    let output = command.args(&line[1..]).stdin(Stdio::null()).output().expect(candidate.name);
     let (told, erred) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}: {script}: {told}{erred}", candidate.name);
     told.into_owned()
