@@ -170,8 +170,8 @@ impl AsFd for Channel {
     }
 }
 
-/// The most descriptors that one message carries.
-const MOST_DESCRIPTORS: usize = 16;
+/// The most descriptors that one message carries: those of a network namespace, with all that may be caught there.
+const MOST_DESCRIPTORS: usize = 96;
 
 impl Channel {
     /// Sends one message with descriptors (unix(7), SCM_RIGHTS).

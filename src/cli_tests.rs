@@ -20,7 +20,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
     let Command::Run(args) = cli(
         "run --policy non-root --network restricted --filesystem locked --privilege locked --allow-host a.test \
          --allow-host *.b.test:8443 --trust-range 10.1.0.0/16 --loopback 3000,80 --writable /data/ --read-only /app/.git \
-         --upstream http://proxy.test:3128 --explain --publish 3000 --publish [::1]:80 --protect .git/hooks/ --protect ~/x --socket /run/user/7/agent \
+         --upstream http://proxy.test:3128 --explain --transparent --publish 3000 --publish [::1]:80 --protect .git/hooks/ --protect ~/x --socket /run/user/7/agent \
          --shield /srv/b --shield /srv/a --shield-harbor --shield-git=/srv/w --shield-git --watch-read ~/fixtures \
          --workspace /srv/w --workdir /srv/w/sub --user 1000:1001 --control-plane-port 8901 --abi i386 --harness codex \
          --env-pass LD_PRELOAD --env-drop SECRET --clear-env --ledger fd:7 --ledger degrade --label a=1 --label b=x=y \
@@ -34,7 +34,7 @@ fn every_flag_reaches_the_policy_or_the_run() {
         "network = \"restricted\"\nfilesystem = \"locked\"\nprivilege = \"locked\"\n\
          allow-host = [\"a.test\", \"*.b.test:8443\"]\ntrust-range = [\"10.1.0.0/16\"]\nloopback = [80, 3000]\n\
          publish = [\"127.0.0.1:3000\", \"[::1]:80\"]\n\
-         upstream = \"http://proxy.test:3128\"\nexplain = true\n\
+         upstream = \"http://proxy.test:3128\"\nexplain = true\ntransparent = true\n\
          writable = [\"/data\"]\nread-only = [\"/app/.git\"]\n\
          protect = [\".git/hooks/\", \"~/x\"]\nshield = [\"/srv/a\", \"/srv/b\"]\nshield-harbor = true\nshield-git = [\"workspace\", \"/srv/w\"]\nwatch-read = [\"~/fixtures\"]\nsocket = [\"/run/user/7/agent\"]\nworkspace = \"/srv/w\"\nworkdir = \"/srv/w/sub\"\n\
          user = \"1000:1001\"\ncontrol-plane-port = [8901]\nabi = [\"i386\"]\nharness = \"codex\"\nenv-pass = [\"LD_PRELOAD\"]\n\

@@ -107,6 +107,8 @@ pub struct Facts {
     pub proxy_variable: Option<&'static str>,
     /// The addresses of this machine's interfaces.
     pub own_addresses: Vec<IpAddr>,
+    /// Whether packets to addresses that stand for names are routed anywhere; tried where the policy has some.
+    pub stand_ins: Finding,
     /// What is at each path that the policy speaks of.
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Whether the kernel asks this process before files are opened (fanotify(7), permission events).
@@ -220,6 +222,7 @@ impl Facts {
             upstream,
             proxy_variable: upstream::set_in(|name| std::env::var_os(name)).map(|(name, _)| name),
             own_addresses: own_addresses()?,
+            stand_ins: if policy.network.transparent { kernel::stand_ins() } else { Err(NOT_TRIED.into()) },
             paths: BTreeMap::new(),
             repositories: BTreeSet::new(),
             id_mapping: None,

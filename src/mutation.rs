@@ -22,6 +22,7 @@ pub const STEPS: &[&str] = &[
     "control-plane",
     "header-options",
     "dns",
+    "catch",
     "loopback",
     "firewall-log",
     "environment",

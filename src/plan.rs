@@ -10,6 +10,7 @@ pub mod rung;
 pub mod shadow;
 pub mod shields;
 mod ssh;
+pub mod transparent;
 mod unobserved;
 pub mod upstream;
 mod view;
@@ -27,6 +28,7 @@ use rung::{Carried, Rung};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use transparent::{CatchPlan, NotCaught};
 use unobserved::unobserved;
 use view::{escalation_directories, mount_plan, named_writable, unusable};
 
@@ -59,6 +61,8 @@ pub struct Plan {
     pub wall: Option<WallPlan>,
     /// The proxy; `None` where egress is open.
     pub proxy: Option<ProxyPlan>,
+    /// What is caught of tools that ask no proxy; `None` where they are refused.
+    pub caught: Option<CatchPlan>,
     /// This program's file, where the command may start it for ssh.
     pub connector: Option<PathBuf>,
     /// Whether Landlock's scopes are in force.
@@ -160,6 +164,9 @@ pub enum Refusal {
         /// Where the command would reach it.
         address: SocketAddr,
     },
+    /// Tools that ask no proxy cannot be served.
+    #[error(transparent)]
+    Transparent(#[from] NotCaught),
     /// A shadow that cannot be held against the run.
     #[error(transparent)]
     Shadow(#[from] shadow::NoShadow),
@@ -277,6 +284,11 @@ pub fn plan(
         unobserved.push(upstream::unobserved(parent));
     }
     notes.extend(upstream::note(&policy, facts, proxy.as_ref()));
+    let caught = proxy.as_ref().map(|proxy| CatchPlan::of(&policy, facts, proxy, &means)).transpose()?.flatten();
+    notes.extend(transparent::note(&policy, caught.as_ref()));
+    if caught.is_some() {
+        transparent::catching(&mut restrictions);
+    }
     Ok(Plan {
         unobserved,
         scopes: scoped(&policy, &means) && facts.scopes,
@@ -294,6 +306,7 @@ pub fn plan(
         home,
         wall,
         proxy,
+        caught,
         connector: way.and_then(Result::ok),
         shadow: None,
         notes,

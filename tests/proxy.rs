@@ -27,5 +27,7 @@ mod rig;
 mod socks;
 #[path = "proxy/tls.rs"]
 mod tls;
+#[path = "proxy/transparent.rs"]
+mod transparent;
 #[path = "proxy/tunnels.rs"]
 mod tunnels;

@@ -93,10 +93,20 @@ fn a_job_of_the_background_leaves_the_terminal_alone_and_can_be_brought_forward(
     console.see("status=4.");
     console.type_in("text\n");
     console.see("the shell reads text");
+    // Brought forward while it runs, it has the terminal by the time that it reads from it.
+    console.type_in(&format!("{} &\n", fenced("bash -c 'echo awake; sleep 2; read -r line; echo \"it reads $line\"'")));
+    console.see("awake");
+    console.type_in("fg\n");
+    console.see("echo awake");
+    console.type_in("early\n");
+    console.see("it reads early");
+    // One that reads in the background is stopped for it. A shell that has not heard of the stop yet takes the job for a
+    // running one and lets nothing go on (bash's start_job), so the shell is asked first.
     console.type_in(&format!("{command} &\n"));
     console.see("ready;");
-    console.type_in("fg\n");
+    console.type_in("until jobs | grep -q Stopped; do sleep 0.05; done; fg\n");
     console.see("perl /srv/teller");
+    console.see("cont;");
     console.type_in("one\n");
     console.see("line one");
     console.type_in("\x03");

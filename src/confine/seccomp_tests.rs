@@ -303,7 +303,7 @@ proptest! {
                 (Posture::Locked, Posture::Restricted, Means::BARE, Reads::Unseen),
             ];
             let made = postures.map(|(privilege, network, means, reads)| {
-                let calls = Calls::new(&Terms { privilege, network, means, reads }, IDS, &[crate::policy::Abi::I386]);
+                let calls = Calls::new(&Terms { privilege, network, means, reads, caught: means == Means::BARE }, IDS, &[crate::policy::Abi::I386]);
                 let program = program_with_listener(&calls.rules, &calls.watched, &calls.tables).unwrap();
                 (calls, program)
             });

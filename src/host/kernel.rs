@@ -5,12 +5,14 @@ use super::{Depth, Facts, Landlock, landlock, namespaces, stopped};
 use crate::install::firewall;
 use crate::install::workspace::IdMapping;
 use crate::observe::nflog::NfLog;
+use crate::proxy::transparent::stand_ins::STAND_INS;
 use crate::sys::call::{Argument, call_for_fd};
 use crate::sys::capability::{CHOWN, KILL, NET_ADMIN, SETGID, SETPCAP, SETUID, SYS_ADMIN};
 use nix::libc;
 use nix::unistd::{Gid, Uid, getpid};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -116,6 +118,13 @@ pub(super) fn nflog() -> Finding {
     /// Stands for a run's identifier where there is none.
     const NO_RUN: &str = "0000000000000000";
     NfLog::bind(NO_RUN).map(drop).map_err(|error| error.to_string())
+}
+
+/// Whether there is a route to the addresses that stand for names. Nothing is sent.
+pub(super) fn stand_ins() -> Finding {
+    let somewhere = (STAND_INS.network(), 443);
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|error| format!("bind: {error}"))?;
+    socket.connect(somewhere).map_err(|error| format!("connect: {error}"))
 }
 
 /// Whether any of the places where workspaces are kept can be mounted with exchanged ids.

@@ -1,5 +1,6 @@
 //! Set-up with privilege, read back, undone in reverse.
 pub mod account;
+mod caught;
 mod covers;
 pub mod dev_box;
 mod error;
@@ -41,12 +42,14 @@ use crate::plan::Plan;
 use crate::plan::means::EgressBarrier;
 use crate::probe::Suite;
 use crate::probe::selection::Selection;
+use crate::proxy::transparent::Told;
 use crate::supervise::watch_mounts::MountWatch;
 use account::AccountError;
 use account::Identity;
+use caught::Bound;
 pub use error::InstallError;
 use firewall::rules::PROXIES;
-use firewall::{Wall, WallSpec, Watch};
+use firewall::{Wall, WallSpec, Watch, Ways};
 use mounts::MountPlan;
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::{Pid, geteuid};
@@ -106,6 +109,8 @@ pub struct Installation {
     /// The sandbox's own, where the rung has some.
     namespaces: Option<Namespaces>,
     proxy: Option<(Pid, SocketAddrV4)>,
+    /// What leads to it beside its own address.
+    ways: Option<Ways>,
     proxy_held: Option<ProxyProcess>,
     /// What the enforcing parts report.
     pub evidence: Evidence,
@@ -167,7 +172,7 @@ impl Installation {
         self.take_workspaces(run, plan)?;
         if plan.rung.means().own_namespaces && plan.identity.is_some() {
             let published = Published::bind(&plan.policy.network.publish)?;
-            let inside = Namespaces::make(plan.proxy.is_some().then_some(PROXIES))?;
+            let inside = Namespaces::make(plan.proxy.is_some().then_some(PROXIES), plan.caught.as_ref())?;
             self.forwarder = (!published.is_empty()).then(|| published.serve(&inside)).transpose()?;
             self.namespaces = Some(inside);
         }
@@ -176,7 +181,10 @@ impl Installation {
             let uid = own_uid.ok_or(ReserveError::from(AccountError::Exhausted)).map_err(SpawnError::from)?;
             let ids = (!plan.rung.means().one_uid).then_some(uid);
             let listener = self.namespaces.as_mut().and_then(Namespaces::take_listener);
-            let process = proxy::start(proxy, ids, listener, plan.shadow.is_some())?;
+            let bound = self.bind_caught(held)?;
+            let (caught, ways) = bound.map(|bound| (bound.caught, bound.ways)).unzip();
+            self.ways = ways;
+            let process = proxy::start(proxy, ids, listener, caught, plan.shadow.is_some())?;
             self.proxy = Some((process.pid, process.address));
             self.proxy_held = Some(process);
         }
@@ -189,6 +197,20 @@ impl Installation {
         // Meanwhile the proxy has had its time.
         self.forwarder.as_ref().map_or(Ok(()), Forwarder::await_confined)?;
         self.proxy_held.as_ref().map_or(Ok(()), |proxy| Ok(proxy.await_confined()?))
+    }
+
+    /// The sockets for what is caught, which are in the network where the command is.
+    fn bind_caught(&mut self, plan: &Plan) -> Result<Option<Bound>, InstallError> {
+        let Some(caught) = &plan.caught else { return Ok(None) };
+        let told = match plan.rung.means().egress {
+            EgressBarrier::Firewall => Told::ByTranslation,
+            EgressBarrier::MadeSockets => Told::ByDestination,
+        };
+        let sockets = match self.namespaces.as_mut() {
+            Some(inside) => inside.take_caught(),
+            None => caught::sockets(caught, &told).map_err(proxy::failed("bind what is caught"))?,
+        };
+        Ok(Some(Bound::of(caught, told, sockets).map_err(proxy::failed("getsockname"))?))
     }
 
     fn take_workspaces(&mut self, run: &str, plan: &Plan) -> Result<(), InstallError> {
@@ -241,7 +263,7 @@ impl Installation {
         };
         if !mutation::left_out("wall") {
             let spec = wall_spec(run, identity.uid.as_raw(), self.proxy.map(|p| p.1), wall, log.group());
-            let spec = WallSpec { shadow, ..spec };
+            let spec = WallSpec { shadow, caught: self.ways.clone(), ..spec };
             // Watched from before it is there: its own making is the first change that is looked into, while the probes run.
             (self.watch, self.wall) = match &mut self.namespaces {
                 Some(inside) => (

@@ -8,7 +8,8 @@ use crate::mutation;
 use crate::plan::ProxyPlan;
 use crate::probe::name;
 use crate::proxy::channel::{self, ChannelRecorder, ReportReceiver};
-use crate::proxy::{self, Limits, ProxySpec, descriptors};
+use crate::proxy::transparent::Caught;
+use crate::proxy::{self, Limits, Listeners, ProxySpec, descriptors};
 use crate::stage::release_stdio;
 use crate::sys::{self, CapabilitySets, Fork};
 use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
@@ -17,7 +18,7 @@ use nix::fcntl::OFlag;
 use nix::unistd::{Gid, Pid, Uid, getresuid, pipe2, setgroups, setpgid, setresgid, setresuid};
 use std::io;
 use std::net::{SocketAddrV4, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// A running proxy.
 #[derive(Debug)]
@@ -79,20 +80,22 @@ pub fn start(
     plan: &ProxyPlan,
     uid: Option<u32>,
     listener: Option<TcpListener>,
+    caught: Option<Caught>,
     shadow: bool,
 ) -> Result<ProxyProcess, SpawnError> {
     let listener = listener.map_or_else(|| TcpListener::bind((PROXIES, 0)), Ok).map_err(failed("bind"))?;
-    let port = listener.local_addr().map_err(failed("getsockname"))?.port();
+    let listeners = Listeners { proxy: listener, caught };
+    let port = listeners.proxy.local_addr().map_err(failed("getsockname"))?.port();
     let (recorder, reports) = channel::pair().map_err(failed("socketpair"))?;
     let filter = seccomp::proxy_program()?;
     let (stripped, told) = pipe2(OFlag::O_CLOEXEC).map_err(failed("pipe2"))?;
     match sys::fork_single_threaded().map_err(failed("fork"))? {
         Fork::Child => {
             drop((reports, stripped));
-            match strip(&listener, &recorder, &told, uid, &filter) {
+            match strip(&listeners, &recorder, &told, uid, &filter) {
                 Ok(()) => {
                     drop(told);
-                    sys::exit_now(serve(listener, plan, recorder, shadow));
+                    sys::exit_now(serve(listeners, plan, recorder, shadow));
                 }
                 Err(error) => {
                     // Where even this cannot be told, the supervisor sees the channel close.
@@ -110,16 +113,16 @@ pub fn start(
 }
 
 /// Serves until it is asked to end, or something ends it; its status tells which.
-fn serve(listener: TcpListener, plan: &ProxyPlan, recorder: ChannelRecorder, shadow: bool) -> i32 {
+fn serve(listeners: Listeners, plan: &ProxyPlan, recorder: ChannelRecorder, shadow: bool) -> i32 {
     let ProxyPlan { allowlist, address_rules, dns, upstream, nonce } = plan.clone();
     let (allowlist, dns) = name::admit(&allowlist, dns, upstream.is_some());
     let spec = ProxySpec { allowlist, address_rules, dns, upstream, nonce, shadow, limits: Limits::default() };
-    i32::from(proxy::run(listener, spec, recorder).is_err())
+    i32::from(proxy::run(listeners, spec, recorder).is_err())
 }
 
 /// Gives up everything that serving does not need, and reads back that it is gone.
 fn strip(
-    listener: &TcpListener,
+    listeners: &Listeners,
     recorder: &ChannelRecorder,
     told: &OwnedFd,
     uid: Option<u32>,
@@ -129,7 +132,9 @@ fn strip(
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(failed("setpgid"))?;
     release_stdio().map_err(failed("dup2"))?;
     let channel = recorder.descriptor().ok_or_else(|| failed("dup")(Errno::EBADF))?;
-    sys::close_all_but(&[listener.as_raw_fd(), channel, told.as_raw_fd()]).map_err(failed("close_range"))?;
+    let caught = listeners.caught.iter().flat_map(Caught::descriptors);
+    let kept: Vec<RawFd> = [listeners.proxy.as_raw_fd(), channel, told.as_raw_fd()].into_iter().chain(caught).collect();
+    sys::close_all_but(&kept).map_err(failed("close_range"))?;
     // While there is the privilege to.
     descriptors::raise(descriptors::needed(&Limits::default())).map_err(failed("setrlimit"))?;
     match uid {

@@ -4,9 +4,12 @@
 //! The caller owns the user namespace and so has every capability over it from outside (user_namespaces(7)), which is how
 //! the supervisor puts up and reads the wall by netlink sockets that were opened inside.
 
+use super::caught;
 use super::firewall::{self, FirewallError};
 use super::netns::{self, NetnsError};
 use crate::channel::{Channel, ChannelError};
+use crate::plan::transparent::CatchPlan;
+use crate::proxy::transparent::Told;
 use crate::sys::{self, Fork};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
@@ -39,6 +42,8 @@ struct Network {
     /// Of the firewall, for whoever needs one.
     netfilter: Vec<OwnedFd>,
     own_addresses: Vec<IpAddr>,
+    /// For what is caught, in the order that `install::caught` has.
+    caught: Vec<OwnedFd>,
 }
 
 /// Why there are none. Each message is one line.
@@ -92,12 +97,12 @@ enum Said {
 
 impl Namespaces {
     /// Makes them, from a single-threaded process. With `network` there is one for the network too, without a way out, and
-    /// that is where the proxy will be reached in it.
-    pub fn make(network: Option<Ipv4Addr>) -> Result<Namespaces, RootlessError> {
+    /// that is where the proxy will be reached in it, with sockets for what is caught there.
+    pub fn make(network: Option<Ipv4Addr>, caught: Option<&CatchPlan>) -> Result<Namespaces, RootlessError> {
         let (ours, theirs) = Channel::pair()?;
         let child = match sys::fork_single_threaded().map_err(failed("fork"))? {
             Fork::Child => {
-                let told = match Inside::make(network) {
+                let told = match Inside::make(network, caught) {
                     Ok(inside) => {
                         let all: Vec<BorrowedFd<'_>> = inside.descriptors.iter().map(AsFd::as_fd).collect();
                         theirs.send_with(&Said::Made(inside.own_addresses), &all)
@@ -125,7 +130,15 @@ impl Namespaces {
         let network = if network {
             let (namespace, listener, monitor) = (next()?, TcpListener::from(next()?), next()?);
             let netfilter = (0..NETFILTER).map(|_| next()).collect::<Result<_, _>>()?;
-            Some(Network { namespace, listener: Some(listener), monitor: Some(monitor), netfilter, own_addresses })
+            let caught = rest.collect();
+            Some(Network {
+                namespace,
+                listener: Some(listener),
+                monitor: Some(monitor),
+                netfilter,
+                own_addresses,
+                caught,
+            })
         } else {
             None
         };
@@ -140,6 +153,11 @@ impl Namespaces {
     /// The socket of the kernel's socket monitor; `None` the second time, and where the network is the caller's.
     pub fn take_monitor(&mut self) -> Option<OwnedFd> {
         self.network.as_mut()?.monitor.take()
+    }
+
+    /// The sockets for what is caught; none the second time.
+    pub(super) fn take_caught(&mut self) -> Vec<OwnedFd> {
+        self.network.as_mut().map(|network| std::mem::take(&mut network.caught)).unwrap_or_default()
     }
 
     /// A socket of the firewall's in the network namespace.
@@ -176,7 +194,7 @@ struct Inside {
 }
 
 impl Inside {
-    fn make(network: Option<Ipv4Addr>) -> Result<Inside, RootlessError> {
+    fn make(network: Option<Ipv4Addr>, caught: Option<&CatchPlan>) -> Result<Inside, RootlessError> {
         // One that is not dumpable does not own its files in /proc, the mappings among them (proc(5)).
         set_dumpable(true).map_err(failed("prctl PR_SET_DUMPABLE"))?;
         let left = netns::Left::to(getegid().as_raw());
@@ -194,6 +212,10 @@ impl Inside {
         descriptors.push(monitor.as_fd().try_clone_to_owned().map_err(failed("fcntl F_DUPFD_CLOEXEC"))?);
         for _ in 0..NETFILTER {
             descriptors.push(firewall::Channel::open()?.into_descriptor()?);
+        }
+        if let Some(plan) = caught {
+            let sockets = caught::sockets(plan, &Told::ByTranslation);
+            descriptors.extend(sockets.map_err(failed("bind what is caught"))?);
         }
         Ok(Inside { descriptors, own_addresses: firewall::own_addresses()? })
     }

@@ -1,7 +1,7 @@
 //! What the parts of a run are told, made from its plan.
 
 use super::InstallError;
-use super::firewall::{self, WallSpec};
+use super::firewall::{self, WallSpec, Ways};
 use crate::confine::{Confinement, seccomp};
 use crate::mutation;
 use crate::observe::calls::Calls;
@@ -27,7 +27,12 @@ pub(super) fn unnoted(plan: &Plan, proxy: Option<SocketAddrV4>) -> Unnoted {
 }
 
 /// What the command's sockets are held to, where they are made for it.
-pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Option<SocketRules> {
+pub(super) fn sockets(
+    run: &str,
+    plan: &Plan,
+    proxy: Option<SocketAddrV4>,
+    caught: Option<Ways>,
+) -> Option<SocketRules> {
     let (wall, identity) = plan.wall.as_ref().zip(plan.identity.as_ref())?;
     let made = plan.rung.means().egress == EgressBarrier::MadeSockets && wall.egress == firewall::Egress::Restricted;
     // What else is masked is closed by its mode there, or the plan was refused (plan::by_mode).
@@ -35,7 +40,7 @@ pub(super) fn sockets(run: &str, plan: &Plan, proxy: Option<SocketAddrV4>) -> Op
     let sockets = plan.mounts.iter().flat_map(|view| &view.masks).filter(|path| is_socket(path));
     let masked = sockets.chain(plan.mounts.iter().flat_map(|view| &view.shields)).cloned().collect();
     let rules = || SocketRules::from(&wall_spec(run, identity.uid.as_raw(), proxy, wall, 0));
-    made.then(|| SocketRules { masked, ..rules() })
+    made.then(|| SocketRules { masked, caught, ..rules() })
 }
 
 /// Paths whose reads are the notifier's to tell of.
@@ -67,7 +72,8 @@ pub(super) fn confinement(plan: &Plan, shadow: bool) -> Result<(Confinement, Cal
         (true, false) => Reads::Opens,
         (true, true) => Reads::Unseen,
     };
-    let terms = Terms { privilege: postures.privilege, network: postures.network, means, reads };
+    let caught = plan.caught.is_some();
+    let terms = Terms { privilege: postures.privilege, network: postures.network, means, reads, caught };
     let abi = &plan.policy.privilege.abi;
     let calls = match shadow {
         true => Calls::of_shadow(&terms, own, abi, plan.wall.is_some()),
@@ -133,5 +139,6 @@ pub(crate) fn wall_spec(
         nflog_group,
         metadata: METADATA.iter().map(|address| IpNet::from(*address)).collect(),
         private: v4.chain(v6).collect(),
+        caught: None,
     }
 }

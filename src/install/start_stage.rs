@@ -70,7 +70,7 @@ impl Installation {
             mounted: mounts.as_ref().filter(|_| !by_landlock).and_then(Mounted::of),
             view: mounts.clone().filter(|view| by_landlock && !view.protected_trees().is_empty()),
             kept: kept(held),
-            sockets: sockets(run, held, proxy),
+            sockets: sockets(run, held, proxy, self.ways.clone()),
             shadow: shadow
                 .then(|| held.workspaces.keys().chain(held.home.as_ref().map(|home| &home.path)).cloned().collect()),
         });

@@ -6,8 +6,9 @@ use crate::host::session::names_socket;
 use crate::mutation;
 use crate::plan::Plan;
 use crate::plan::means::FileBarrier;
+use crate::plan::transparent::CatchPlan;
 use crate::policy::{Posture, Trees, environment};
-use crate::probe::{GitSeen, MountsSeen, Surroundings};
+use crate::probe::{CaughtSeen, GitSeen, MountsSeen, Surroundings};
 use crate::sys;
 use nix::unistd::{Pid, getpid};
 use std::ffi::{CString, OsString};
@@ -92,6 +93,11 @@ fn git_seen(cover: &GitCover, plan: &Plan) -> GitSeen {
     }
 }
 
+fn caught_seen(caught: &CatchPlan) -> Option<CaughtSeen> {
+    let by_v4 = caught.resolvers.iter().find(|one| one.is_ipv4()).or(caught.resolvers.first());
+    Some(CaughtSeen { resolver: *by_v4?, port: *caught.ports.first()? })
+}
+
 /// What the probes need to know.
 pub(super) fn surroundings(
     plan: &Plan,
@@ -117,6 +123,7 @@ pub(super) fn surroundings(
             .unwrap_or_default(),
         proxy: proxy.map(|p| p.1),
         names_resolved: plan.proxy.as_ref().is_some_and(|p| p.upstream.is_none()),
+        caught: plan.caught.as_ref().and_then(caught_seen),
         named_proxies: Vec::new(),
         external: false,
         proxy_process: proxy.map(|p| p.0.as_raw()),

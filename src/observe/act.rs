@@ -206,6 +206,36 @@ pub enum SocketCall {
         /// What is sent.
         sent: Sent,
     },
+    /// recvfrom(2) with room for the sender's address, recvmsg(2).
+    Receive {
+        /// The caller's socket.
+        socket: i32,
+        /// `MSG_*`.
+        flags: i32,
+        /// Where it is received to.
+        into: Received,
+    },
+}
+
+/// Where a message is received to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// recvfrom(2).
+    Piece {
+        /// Where the data goes.
+        data: u64,
+        /// Room for it, in bytes.
+        length: u64,
+        /// Where the address goes.
+        address: u64,
+        /// Where its length is, before and after.
+        address_length: u64,
+    },
+    /// recvmsg(2).
+    Message {
+        /// Where the `struct msghdr` is.
+        at: u64,
+    },
 }
 
 /// What is sent, where it lies in the caller's memory: it is read once it is known who sends it.

@@ -80,7 +80,8 @@ impl Attribution {
         if !self.budget.allows(begun) {
             return Subject::default();
         }
-        let found = match self.sockets.of(Flow { protocol: TCP, local: on.client, remote: on.proxy }) {
+        let protocol = if on.datagram { UDP } else { TCP };
+        let found = match self.sockets.of(Flow { protocol, local: on.client, remote: on.proxy }) {
             Owner::Socket(inode) => self.of_socket(inode, on.proxy),
             Owner::NoSocket | Owner::Undecided => None,
         };

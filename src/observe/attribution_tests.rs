@@ -61,7 +61,8 @@ fn a_client_is_the_process_that_holds_its_end_or_the_one_that_was_noted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
-    let on = Some(Connection { client: server.peer_addr().unwrap(), proxy: server.local_addr().unwrap() });
+    let on =
+        Some(Connection { client: server.peer_addr().unwrap(), proxy: server.local_addr().unwrap(), datagram: false });
     let inode = inode(&client);
     assert_eq!(attribution.of_client(on), Subject::default(), "no process of the uid holds it");
     attribution.held.clear();

@@ -163,6 +163,9 @@ pub fn watched(terms: &Terms, ids: Ids) -> Vec<Watched> {
     raw_sockets(&mut table);
     if terms.makes_sockets() {
         made_sockets(&mut table);
+        if terms.caught {
+            answers(&mut table);
+        }
     } else {
         sockets(&mut table);
     }
@@ -267,6 +270,13 @@ fn made_sockets(table: &mut Table) {
         made(call, Vec::new(), reading);
     }
     made("sendto", vec![vec![Condition::IsNot { argument: 4, value: 0 }]], decode::made::sendto);
+}
+
+/// Calls that tell who has answered, where questions are led to another than was asked.
+fn answers(table: &mut Table) {
+    let with_address = vec![vec![Condition::IsNot { argument: 4, value: 0 }]];
+    table.act("recvfrom", with_address, decode::made::recvfrom, None, PERMISSION);
+    table.act("recvmsg", Vec::new(), decode::made::recvmsg, None, PERMISSION);
 }
 
 fn sockets(table: &mut Table) {

@@ -70,6 +70,8 @@ pub struct Terms {
     pub means: Means,
     /// Which calls that only read are looked at.
     pub reads: Reads,
+    /// Whether tools that ask no proxy are served.
+    pub caught: bool,
 }
 
 /// By what reads of watched paths are seen.
@@ -113,7 +115,7 @@ pub enum Reads {
 impl Terms {
     /// Those of these postures on the rung with all means.
     pub fn full(privilege: Posture, network: Posture) -> Terms {
-        Terms { privilege, network, means: Means::FULL, reads: Reads::Unseen }
+        Terms { privilege, network, means: Means::FULL, reads: Reads::Unseen, caught: false }
     }
 
     /// Whether every socket of the command is made for it.

@@ -1,8 +1,8 @@
 //! The allowlist: which hosts and ports egress may go to. An empty list admits nothing.
 
 use super::authority::{Authority, Host, Name};
-use super::entry::{self, BadEntry, Entry, Pattern};
-use std::collections::HashMap;
+use super::entry::{self, BadEntry, DEFAULT_PORTS, Entry, Pattern};
+use std::collections::{BTreeSet, HashMap};
 
 include!(concat!(env!("OUT_DIR"), "/allowlists.rs"));
 
@@ -93,6 +93,18 @@ impl Allowlist {
     /// Whether some host is admitted on this port.
     pub fn admits_port(&self, port: u16) -> bool {
         self.exact.values().chain(self.below.values()).flatten().any(|entry| entry.admits_port(port))
+    }
+
+    /// A port on which a host is admitted, of those on which it is; `None` where it is on none.
+    pub fn first_port(&self, host: &Host) -> Option<u16> {
+        let mut ports = self.naming(host).flatten().map(|entry| entry.port.unwrap_or(DEFAULT_PORTS[1]));
+        ports.next()
+    }
+
+    /// Every port on which some host is admitted.
+    pub fn ports(&self) -> BTreeSet<u16> {
+        let of = |entry: &Entry| entry.port.map_or(DEFAULT_PORTS.to_vec(), |port| vec![port]);
+        self.exact.values().chain(self.below.values()).flatten().flat_map(of).collect()
     }
 
     /// Judges a host and a port. The nearest entry answers: the exact host, then `*.` of each name above it.

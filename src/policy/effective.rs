@@ -56,6 +56,8 @@ pub struct Network {
     pub upstream: Upstream,
     /// Whether the proxy says why it refuses.
     pub explain: bool,
+    /// Whether tools that ask no proxy are served.
+    pub transparent: bool,
 }
 
 /// The filesystem axis.
@@ -168,6 +170,7 @@ impl Policy {
                 publish: all.publish,
                 upstream: all.upstream.unwrap_or_default(),
                 explain: all.explain.unwrap_or(false),
+                transparent: all.transparent.unwrap_or(false),
             },
             filesystem: Filesystem {
                 posture: filesystem,
@@ -287,6 +290,7 @@ impl Policy {
             publish: self.network.publish.clone(),
             upstream: Some(self.network.upstream.clone()),
             explain: Some(self.network.explain),
+            transparent: Some(self.network.transparent),
             writable: self.filesystem.writable.clone(),
             read_only: self.filesystem.read_only.clone(),
             protect: self.filesystem.protect.clone(),

@@ -216,6 +216,7 @@ fn a_level_has_one_digest_and_any_change_has_another() {
         "upstream = \"http://proxy.test:3128\"",
         "upstream = \"http://me:secret@proxy.test:3128\"",
         "explain = true",
+        "transparent = true",
         "workspace = \"/a\"",
         "workdir = \"/a\"",
         "user = \"1000\"",
@@ -287,7 +288,11 @@ fn layer() -> impl Strategy<Value = Layer> {
         ),
         (list("(127\\.0\\.0\\.[1-9]:)?[1-9]{1,3}"), prop::option::of(list("(~/)?[a-c.]{1,2}x/?")), list("/s[a-c]")),
         (prop::option::of("[0-9]{1,4}(:[0-9]{1,4})?|[a-z]{1,5}"), prop::option::of("all|proxy|[1-9],[1-9]{2}")),
-        (prop::option::of("none|environment|http://[a-c]{1,3}\\.test:[1-9]{1,4}/?"), prop::option::of(any::<bool>())),
+        (
+            prop::option::of("none|environment|http://[a-c]{1,3}\\.test:[1-9]{1,4}/?"),
+            prop::option::of(any::<bool>()),
+            prop::option::of(any::<bool>()),
+        ),
     )
         .prop_map(
             |(
@@ -296,7 +301,7 @@ fn layer() -> impl Strategy<Value = Layer> {
                 (env_pass, env_drop, control_plane_port, clear_env, abi),
                 (publish, protect, socket),
                 (user, loopback),
-                (upstream, explain),
+                (upstream, explain, transparent),
             )| Layer {
                 network: postures.0,
                 filesystem: postures.1,
@@ -317,6 +322,7 @@ fn layer() -> impl Strategy<Value = Layer> {
                 loopback: loopback.map(|text| text.parse().unwrap()),
                 upstream: upstream.map(|text| text.parse().unwrap()),
                 explain,
+                transparent,
                 ..Layer::default()
             },
         )

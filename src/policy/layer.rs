@@ -59,6 +59,10 @@ pub struct Layer {
     #[arg(default_missing_value = "true")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explain: Option<bool>,
+    /// Serve tools that ignore the proxy settings too, by the same judgement: names by a resolver, connections by their SNI or Host
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transparent: Option<bool>,
     /// Make a path writable
     #[arg(long, value_name = "PATH")]
     pub writable: Vec<PolicyPath>,
@@ -148,6 +152,7 @@ impl Layer {
         self.publish.extend(over.publish);
         self.upstream = over.upstream.or(self.upstream);
         self.explain = over.explain.or(self.explain);
+        self.transparent = over.transparent.or(self.transparent);
         self.writable.extend(over.writable);
         self.read_only.extend(over.read_only);
         self.protect = match (self.protect, over.protect) {

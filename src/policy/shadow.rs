@@ -29,6 +29,7 @@ impl Shadow {
             filesystem: None,
             privilege: None,
             explain: None,
+            transparent: None,
             shadow: None,
             ..over.clone()
         };

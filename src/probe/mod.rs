@@ -4,6 +4,7 @@
 mod apart;
 pub mod arena;
 mod at_once;
+mod caught;
 mod changes;
 mod child;
 pub mod evidence;
@@ -26,6 +27,8 @@ pub mod standing;
 pub mod suite_file;
 pub mod trace;
 mod watched;
+
+pub use caught::CaughtSeen;
 
 use crate::install::mountinfo::Mount;
 use crate::ledger::RunId;
@@ -83,6 +86,8 @@ pub struct Surroundings {
     pub proxy: Option<SocketAddrV4>,
     /// Whether the proxy resolves the names that it admits; else a parent proxy does.
     pub names_resolved: bool,
+    /// Where tools that ask no proxy are served.
+    pub caught: Option<CaughtSeen>,
     /// The proxy's process id.
     pub proxy_process: Option<i32>,
     /// Whether all of loopback is open to the command.

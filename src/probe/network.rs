@@ -1,6 +1,7 @@
 //! Operations on the network that probes try. What would leave the machine if a wall were missing has a hop limit of 1.
 
 use super::Surroundings;
+use super::caught;
 use super::child::{errno_of, in_daemon, in_grandchild, in_thread, name_of};
 use super::proxies;
 use crate::sys;
@@ -60,6 +61,10 @@ pub enum Operation {
     SocketDevice,
     /// Frees a socket of its device, by each way there is.
     FreeSocket,
+    /// Asks the host's resolver for a name, and tells how it is answered.
+    Lookup(String),
+    /// Connects to an address that could stand for a name and stands for none.
+    NeverHandedOut,
 }
 
 /// How long an answer of this machine's own may take.
@@ -98,6 +103,8 @@ pub fn make(operation: &Operation, run: &Surroundings) -> Vec<String> {
         Operation::Nftables => vec![nftables_change()],
         Operation::SocketDevice => kinds_of_sockets(device_of),
         Operation::FreeSocket => kinds_of_sockets(freed),
+        Operation::Lookup(name) => run.caught.map(|seen| caught::lookup(seen, name)).into_iter().collect(),
+        Operation::NeverHandedOut => run.caught.map(caught::never_handed_out).into_iter().collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A probe as data (`probes/*.toml`), and the judgement of what was seen.
 
 pub use super::operation::Operation;
-use super::{Surroundings, filesystem, network};
+use super::{Surroundings, caught, filesystem, network};
 use crate::ledger::record::Probe;
 use crate::plan::means::{EgressBarrier, FileBarrier, Means};
 use crate::plan::rung::Restriction;
@@ -42,6 +42,10 @@ pub enum Needs {
     ResolvedNames,
     /// A proxy that leaves names to a parent proxy.
     UnresolvedNames,
+    /// Names that are answered in the place of the host's resolvers.
+    CaughtNames,
+    /// The host's resolvers refused.
+    UncaughtNames,
     /// All of loopback open to the command.
     OpenLoopback,
     /// Loopback not, or not all of it, open to the command.
@@ -198,7 +202,12 @@ impl Spec {
             &self.operation,
             Operation::Network(network::Operation::Proxy(_) | network::Operation::ProxyProcess)
         );
-        asks && ["400", "403"].iter().any(|status| seen.starts_with(status))
+        let answered = match &self.operation {
+            Operation::Network(network::Operation::Lookup(_)) => seen == caught::REFUSED,
+            Operation::Network(network::Operation::NeverHandedOut) => seen == caught::RESET,
+            _ => false,
+        };
+        answered || asks && ["400", "403"].iter().any(|status| seen.starts_with(status))
     }
 
     /// Holds what was seen against what may be seen.
@@ -243,6 +252,8 @@ impl Needs {
             Needs::Scopes
             | Needs::ResolvedNames
             | Needs::UnresolvedNames
+            | Needs::CaughtNames
+            | Needs::UncaughtNames
             | Needs::OpenLoopback
             | Needs::ClosedLoopback
             | Needs::Home
@@ -259,6 +270,8 @@ impl Needs {
             Needs::Scopes => run.scopes,
             Needs::ResolvedNames => run.names_resolved,
             Needs::UnresolvedNames => !run.names_resolved,
+            Needs::CaughtNames => run.caught.is_some(),
+            Needs::UncaughtNames => run.caught.is_none(),
             Needs::OpenLoopback => run.loopback_open,
             Needs::ClosedLoopback => !run.loopback_open,
             Needs::Masks => !run.masked.is_empty(),

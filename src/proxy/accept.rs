@@ -1,15 +1,15 @@
 //! Taking connections: up to a cap, and never in a busy loop when descriptors run out.
 
 use super::ProxyError;
-use super::client;
 use super::core::{Core, Late};
-use super::record::{Connection, Recorder};
+use super::record::{Recorder, Unrecorded};
 use nix::errno::Errno;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 /// Connections taken before those that are served have their turn. A turn of tokio's runtime runs 61 tasks: who takes more at
 /// a time lets a flood of new connections grow in front of it.
@@ -17,11 +17,16 @@ const BATCH: u32 = 16;
 
 /// Accepts connections and serves each in a task of its own, until accept(2) fails for good.
 ///
-/// Over the cap a connection is taken and closed, and counted. Where descriptors or memory run out the loop waits,
-/// 50 ms at first and a second at most. `local` is the listener's address, which each connection has for its own end.
-pub async fn accept<R: Recorder>(listener: TcpListener, local: SocketAddr, core: Rc<Core<R>>) -> ProxyError {
-    // Each task holds one reference, and so does this loop.
-    let open = Rc::new(());
+/// Over the cap a connection is taken and closed, and counted; all listeners of a proxy share the cap. Where descriptors or memory run out the loop waits, 50 ms at first and a second at most.
+pub async fn accept<R, Served>(
+    listener: TcpListener,
+    core: Rc<Core<R>>,
+    serve: impl Fn(TcpStream, SocketAddr, Rc<Core<R>>) -> Served,
+) -> ProxyError
+where
+    R: Recorder,
+    Served: Future<Output = Result<(), Unrecorded>> + 'static,
+{
     let cap = core.limits.connections;
     let mut pause = Duration::from_millis(50);
     let mut taken = 0;
@@ -44,14 +49,14 @@ pub async fn accept<R: Recorder>(listener: TcpListener, local: SocketAddr, core:
             },
         };
         pause = Duration::from_millis(50);
-        if Rc::strong_count(&open) > cap {
+        if core.connections() > cap {
             core.late.count(Late::Connection);
             drop(stream);
             continue;
         }
-        let (core, open) = (core.clone(), open.clone());
+        let (served, core, open) = (serve(stream, client, core.clone()), core.clone(), core.open());
         tokio::task::spawn_local(async move {
-            if let Err(cause) = client::serve(stream, Connection { client, proxy: local }, &core).await {
+            if let Err(cause) = served.await {
                 core.fail(cause);
             }
             drop(open);

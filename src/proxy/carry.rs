@@ -21,11 +21,13 @@ pub struct Opened {
     pub server: Wire,
     /// What was permitted.
     pub permit: Permit,
+    /// Whether nobody has asked for it by a name, and the address alone has led here: the client must name its host then.
+    pub caught: bool,
 }
 
 /// Carries what the client says to the server that it was permitted to reach, and back, to the end.
 pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Unrecorded> {
-    let Opened { mut client, mut server, permit } = opened;
+    let Opened { mut client, mut server, permit, caught } = opened;
     if permit.is_let_through() {
         // What is in it no longer matters: there would have been no tunnel.
         tunnel(client, server, core.limits.idle).await;
@@ -34,7 +36,7 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
     let authority = permit.authority();
     let carried = match authority.port {
         443 => Carried::Tls,
-        80 => match begins(&mut client, &mut server, core).await {
+        port if port == 80 || caught => match begins(&mut client, &mut server, core).await {
             Some(first) if begins_handshake(first) => Carried::Tls,
             Some(_) => {
                 let within = Within::new(permit, server);

@@ -56,7 +56,11 @@ fn a_denial_is_the_proxys_whatever_the_sender_claims() {
     claimed.count = 0;
     claimed.errno = Some("EPERM".to_owned());
     claimed.object.path = Some("/etc/shadow".to_owned());
-    let on = Some(Connection { client: ([127, 0, 0, 1], 40_000).into(), proxy: ([127, 0, 0, 1], 3128).into() });
+    let on = Some(Connection {
+        client: ([127, 0, 0, 1], 40_000).into(),
+        proxy: ([127, 0, 0, 1], 3128).into(),
+        datagram: false,
+    });
     put(&proxy, &encode(Message { id: 7, report: Report::Denial(claimed), on }).unwrap());
     let report = Report::Denial(denial("a.test"));
     assert_eq!(receiver.drain().unwrap().reports, [Reported { id: 7, report, on }]);

@@ -6,11 +6,13 @@ use super::record::{Connection, Recorder, Unrecorded};
 use super::requests::requests;
 use super::socks;
 use super::wire::Wire;
+use std::rc::Rc;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 /// Serves a connection to its end. Errors: a refusal could not be recorded; the client is left without an answer.
-pub async fn serve<R: Recorder>(stream: TcpStream, ends: Connection, core: &Core<R>) -> Result<(), Unrecorded> {
+pub async fn serve<R: Recorder>(stream: TcpStream, ends: Connection, core: Rc<Core<R>>) -> Result<(), Unrecorded> {
+    let core = &*core;
     let Ok(wire) = Wire::new(stream, &core.pipes) else {
         return Ok(());
     };

@@ -27,6 +27,8 @@ pub struct Core<R> {
     pub nonce: Option<RefusalNonce>,
     /// Refusals that are folded.
     pub late: Folds,
+    /// Held by each open connection, and once here.
+    open: Rc<()>,
     /// The first failure to record anything, and who waits for it.
     failure: RefCell<Option<Unrecorded>>,
     failed: Notify,
@@ -71,9 +73,20 @@ impl<R: Recorder> Core<R> {
             limits,
             nonce,
             late: Folds::default(),
+            open: Rc::new(()),
             failure: RefCell::new(None),
             failed: Notify::new(),
         }
+    }
+
+    /// What a connection holds while it is open.
+    pub fn open(&self) -> Rc<()> {
+        self.open.clone()
+    }
+
+    /// How many connections are open, the one that is about to be served among them.
+    pub fn connections(&self) -> usize {
+        Rc::strong_count(&self.open)
     }
 
     /// Tells that something could not be recorded: the proxy ends.

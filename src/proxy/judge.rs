@@ -3,7 +3,7 @@
 use super::resolve::{Resolver, Unresolved};
 use crate::mutation;
 use crate::policy::ranges::{self, AddressRules, AddressVerdict};
-use crate::policy::{Allowlist, Authority, Host, ParentProxy, Verdict, ways_to_admit};
+use crate::policy::{Allowlist, Authority, Host, Name, ParentProxy, Verdict, ways_to_admit};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -265,6 +265,28 @@ impl Judge {
             .take(self.address_limit)
             .map(|addr| SocketAddr::new(addr.to_canonical(), *port))
             .collect())
+    }
+
+    /// Whether a host is admitted at some port.
+    pub fn admits_at_any_port(&self, host: &Host) -> bool {
+        self.allowlist.first_port(host).is_some()
+    }
+
+    /// A host with a port at which it is admitted; with that of HTTPS where it is admitted at none.
+    pub fn at_first_port(&self, host: Host) -> Authority {
+        let port = self.allowlist.first_port(&host).unwrap_or(443);
+        Authority { host, port }
+    }
+
+    /// Whether a name is an admitted one with a search domain of the host's behind it.
+    pub fn is_search_of_admitted(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        self.resolver.search().iter().any(|domain| {
+            let meant = name.strip_suffix(domain.as_str()).and_then(|rest| rest.strip_suffix('.'));
+            meant
+                .and_then(|meant| Name::parse(meant.as_bytes()).ok())
+                .is_some_and(|meant| self.admits_at_any_port(&Host::Name(meant)))
+        })
     }
 
     /// What would admit what is refused.

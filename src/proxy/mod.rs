@@ -5,7 +5,7 @@
 //! (`socks`) → the judgement (`judge`, `resolve`, called by `admission`) → a connection to a judged address, or to the
 //! parent proxy (`dial`, `upstream`) → what a tunnel may carry (`carry`, `tls`, `tunnel`) or one exchange (`exchange`,
 //! `body`, `response`), whose bytes are pumped (`pump`). Whatever is refused is on record (`record`, [`channel`]) before it
-//! is answered (`answer`, `explain`). HTTP is read here by one strict parser instead of a library's: the bytes that were
+//! is answered (`answer`, `explain`). Tools that ask no proxy come by [`transparent`]. HTTP is read here by one strict parser instead of a library's: the bytes that were
 //! judged are then the bytes that are sent, and nothing is answered before it is recorded.
 
 mod accept;
@@ -37,6 +37,7 @@ pub mod response;
 pub mod socks;
 pub mod target;
 mod tls;
+pub mod transparent;
 mod tunnel;
 pub mod upstream;
 mod wire;
@@ -49,11 +50,13 @@ pub use resolve::{Dns, Resolver, Unresolved};
 use crate::policy::{AddressRules, Allowlist, ParentProxy};
 use crate::sys;
 use nix::sys::socket::{Backlog, listen};
+use record::Connection;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::runtime::LocalOptions;
+use transparent::Caught;
 
 /// Everything that the proxy works by, as values: it opens no file.
 #[derive(Debug, Clone)]
@@ -155,15 +158,30 @@ fn setup(call: &'static str) -> impl Fn(io::Error) -> ProxyError {
     move |cause| ProxyError::Setup { call, cause }
 }
 
+/// Where a proxy is asked.
+#[derive(Debug)]
+pub struct Listeners {
+    /// By clients that know it for a proxy.
+    pub proxy: TcpListener,
+    /// By those that don't, where they are served.
+    pub caught: Option<Caught>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(proxy: TcpListener) -> Listeners {
+        Listeners { proxy, caught: None }
+    }
+}
+
 /// Builds a runtime on the calling thread and serves. For a process that was forked for this and has no other thread.
 /// How many descriptors it may open is settled by then (see [`descriptors::raise`]).
-pub fn run<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
+pub fn run<R: Recorder>(listeners: impl Into<Listeners>, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())
         .map_err(setup("runtime"))?;
     // As a task of its own: to wake what a runtime blocks on takes a system call each time (eventfd(2)), a task none.
-    let serving = runtime.spawn_local(serve(listener, spec, recorder));
+    let serving = runtime.spawn_local(serve(listeners.into(), spec, recorder));
     runtime.block_on(serving).unwrap_or_else(|end| std::panic::resume_unwind(end.into_panic()))
 }
 
@@ -178,7 +196,8 @@ async fn rest() -> std::convert::Infallible {
 /// record.
 ///
 /// Errors: see [`ProxyError`]. The connections end with the runtime.
-async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
+async fn serve<R: Recorder>(listeners: Listeners, spec: ProxySpec, recorder: R) -> Result<(), ProxyError> {
+    let Listeners { proxy: listener, caught } = listeners;
     let local = listener.local_addr().map_err(setup("getsockname"))?;
     if !(local.is_ipv4() && local.ip().is_loopback()) {
         return Err(ProxyError::NotLoopback(local));
@@ -194,11 +213,21 @@ async fn serve<R: Recorder>(listener: TcpListener, spec: ProxySpec, recorder: R)
     let judge = judge.with_upstream(spec.upstream).of_shadow(spec.shadow);
     let limits = descriptors::fit(spec.limits).map_err(setup("getrlimit"))?;
     let core = Rc::new(core::Core::new(judge, recorder, limits, spec.nonce));
+    let asked = accept::accept(listener, core.clone(), |stream, client, core| {
+        client::serve(stream, Connection { client, proxy: local, datagram: false }, core)
+    });
+    let caught = async {
+        match caught {
+            Some(caught) => transparent::serve(caught, core.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         cause = core.recorder.attend() => Err(ProxyError::Unrecorded(cause)),
         cause = core.failed() => Err(cause),
         cause = core.write_folds() => Err(cause),
-        cause = accept::accept(listener, local, core.clone()) => Err(cause),
+        cause = asked => Err(cause),
+        cause = caught => Err(cause),
         outcome = core.finish() => outcome,
         never = rest() => match never {},
     }

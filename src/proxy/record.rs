@@ -2,6 +2,7 @@
 
 use super::judge::Refusal;
 use super::malformed::Malformed;
+use super::transparent::question::BadQuestion;
 pub use crate::ledger::escape::TEXT_LIMIT;
 use crate::ledger::escape::escape;
 use crate::ledger::record::{Denial, Infrastructure, Mechanism, Object};
@@ -13,6 +14,11 @@ use std::time::Duration;
 
 /// The rule of a denial whose request could not be read in one way only.
 pub const RULE_MALFORMED: &str = "malformed";
+
+/// The rule of what nothing admits.
+const RULE_DEFAULT_DENY: &str = "default-deny";
+/// What a question for a name is called.
+pub const OPERATION_LOOKUP: &str = "lookup";
 
 /// A record could not be written. Nothing may be refused or admitted any more: the proxy ends.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +44,16 @@ pub enum Unrecorded {
     },
 }
 
-/// The two ends of a client's connection: by them the supervisor finds the process that made it.
+/// The two ends of a client's connection, or of a datagram's way: by them the supervisor finds the process that made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Connection {
     /// The client's.
     pub client: SocketAddr,
-    /// The proxy's.
+    /// The proxy's, as the client's own socket has it.
     pub proxy: SocketAddr,
+    /// Whether what came on it was a datagram.
+    pub datagram: bool,
 }
 
 /// Where denials are written. A call returns when the record is safe, and only then is the client answered.
@@ -119,6 +127,24 @@ pub fn by_address(operation: &str, addr: SocketAddr) -> Denial {
     };
     let object = Object { host: Some(host), port: Some(addr.port()), addrs: vec![addr.ip()], ..Object::default() };
     denial(operation, object, "socks-address", "address_for_name")
+}
+
+/// A refusal of a connection to an address that stands for no name.
+pub fn to_no_name(operation: &str, addr: SocketAddr) -> Denial {
+    Denial { rule: RULE_DEFAULT_DENY.to_owned(), ..by_address(operation, addr) }
+}
+
+/// A refusal to say what a name stands for; `kind` is what was asked for of it.
+pub fn lookup(name: &[u8], kind: &str, rule: &str, reason: &str, addrs: &[IpAddr]) -> Denial {
+    let host = Some(escape(name, TEXT_LIMIT));
+    let object = Object { host, addrs: addrs.to_vec(), text: Some(kind.to_owned()), ..Object::default() };
+    denial(OPERATION_LOOKUP, object, rule, reason)
+}
+
+/// A refusal of a message that is no question of the DNS.
+pub fn bad_question(message: &[u8], why: BadQuestion) -> Denial {
+    let object = Object { text: Some(escape(message, TEXT_LIMIT)), ..Object::default() };
+    denial(OPERATION_LOOKUP, object, RULE_MALFORMED, why.reason())
 }
 
 /// A refusal of a command that is not served.

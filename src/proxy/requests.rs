@@ -161,7 +161,7 @@ async fn connect<R: Recorder>(
         }
     };
     let told = wire.send(answer::CONNECTED, core.limits.head).await;
-    Ok(told.is_ok().then_some(Opened { client: wire, server, permit }))
+    Ok(told.is_ok().then_some(Opened { client: wire, server, permit, caught: false }))
 }
 
 /// Serves one plain HTTP request; the connection comes back if another may follow on it.

@@ -31,21 +31,32 @@ pub struct Dns {
     pub nameservers: Vec<SocketAddr>,
     /// Names that are not asked for, in lower case without a trailing dot.
     pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// Domains that clients look for names in, in lower case without dots at their ends. Nothing is looked for in them here.
+    pub search: Vec<String>,
     /// How long one resolver is waited for.
     pub timeout: Duration,
 }
 
 impl Dns {
     /// Reads the contents of resolv.conf(5) and hosts(5). Lines that are neither are passed over, as by the C
-    /// library; search domains and `ndots` are not used.
+    /// library; of several lines with search domains the last counts, and `ndots` is not used.
     pub fn from_files(resolv_conf: &[u8], hosts: &[u8]) -> Dns {
-        let mut dns = Dns { nameservers: Vec::new(), hosts: BTreeMap::new(), timeout: Duration::from_secs(5) };
+        let mut dns = Dns {
+            nameservers: Vec::new(),
+            hosts: BTreeMap::new(),
+            search: Vec::new(),
+            timeout: Duration::from_secs(5),
+        };
         for line in String::from_utf8_lossy(resolv_conf).lines() {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") => {
                     let addr = words.next().and_then(|word| word.parse::<IpAddr>().ok());
                     dns.nameservers.extend(addr.map(|addr| SocketAddr::new(addr, 53)));
+                }
+                Some("search" | "domain") => {
+                    let plain = |word: &str| word.trim_matches('.').to_ascii_lowercase();
+                    dns.search = words.map(plain).filter(|domain| !domain.is_empty()).collect();
                 }
                 Some("options") => {
                     let seconds = words.find_map(|word| word.strip_prefix("timeout:"));
@@ -148,6 +159,11 @@ impl Resolver {
             pools.push(NameServerPool::from_config([config], context, provider));
         }
         Ok(Resolver { dns, cache: Cache::new(limits), limit: limits.resolve, pools, first: Cell::new(0) })
+    }
+
+    /// The domains that clients look for names in.
+    pub fn search(&self) -> &[String] {
+        &self.dns.search
     }
 
     /// Whether the hosts file has this name, so that nobody is asked for it.
@@ -317,12 +333,13 @@ mod tests {
     #[test]
     fn the_hosts_own_files_are_read_as_the_c_library_reads_them() {
         let dns = Dns::from_files(
-            b"# comment\nsearch corp.test\nnameserver 11.22.33.1\nnameserver 2a00:1:2:3::1\nnameserver nonsense\n\
+            b"# comment\ndomain old.test\nsearch Corp.test. b.test\nnameserver 11.22.33.1\nnameserver 2a00:1:2:3::1\nnameserver nonsense\n\
               options ndots:5 timeout:2\n",
             b"127.0.0.1 localhost\n::1 localhost ip6-localhost # six\n11.22.33.9 Mirror.Test. mirror\nx y\n",
         );
         assert_eq!(dns.nameservers, ["11.22.33.1:53".parse().unwrap(), "[2a00:1:2:3::1]:53".parse().unwrap()]);
         assert_eq!(dns.timeout, Duration::from_secs(2));
+        assert_eq!(dns.search, ["corp.test", "b.test"]);
         assert_eq!(dns.hosts["mirror.test"], ["11.22.33.9".parse::<IpAddr>().unwrap()]);
         assert_eq!(dns.hosts["localhost"].len(), 2);
         assert!(!dns.hosts.contains_key("y"));

@@ -240,7 +240,7 @@ async fn answer<R: Recorder>(
         }
     };
     let told = wire.send(&Reply::Succeeded.bytes(), core.limits.head).await;
-    Ok(told.is_ok().then_some(Opened { client: wire, server, permit }))
+    Ok(told.is_ok().then_some(Opened { client: wire, server, permit, caught: false }))
 }
 
 /// The last bytes for a client whose message is malformed.

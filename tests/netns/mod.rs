@@ -189,6 +189,7 @@ pub fn spec() -> WallSpec {
             .iter()
             .map(|n| n.parse().unwrap())
             .collect(),
+        caught: None,
     }
 }
 

@@ -90,7 +90,8 @@ fn the_supervisor_gets_each_denial_once_and_its_end_ends_the_proxy() {
         client.read_to_string(&mut answer).unwrap();
         assert_eq!(status(&answer), 403);
     }
-    let of_client = |client: &TcpStream| Some(Connection { client: client.local_addr().unwrap(), proxy });
+    let of_client =
+        |client: &TcpStream| Some(Connection { client: client.local_addr().unwrap(), proxy, datagram: false });
     let mut expected: Vec<_> =
         clients.iter().enumerate().map(|(turn, client)| (format!("evil{turn}.test"), of_client(client))).collect();
     let mut hosts: Vec<_> = seen

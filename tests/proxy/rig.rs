@@ -184,6 +184,7 @@ pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpe
         dns: Dns {
             nameservers: vec![resolver.addr],
             hosts: BTreeMap::from([("hosts-file.test".to_owned(), vec![IpAddr::from([127, 0, 0, 1])])]),
+            search: Vec::new(),
             timeout: Duration::from_secs(2),
         },
         upstream: None,

@@ -10,7 +10,7 @@ use netlink_packet_netfilter::nftables::{
     Bitwise, Cmp, DataAttribute, ExpressionAttribute, Expressions, Immediate, ListAttribute, Meta, MetaKey, Operator,
     Payload, Register, Verdict, VerdictAttribute,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 const NFT_PAYLOAD_NETWORK_HEADER: u32 = 1;
 const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
@@ -21,6 +21,11 @@ const NFTA_CT_KEY: u16 = 2;
 const NFTA_LOG_GROUP: u16 = 1;
 const NFTA_LOG_PREFIX: u16 = 2;
 const NFTA_LOG_SNAPLEN: u16 = 3;
+const NFTA_NAT_TYPE: u16 = 1;
+const NFTA_NAT_FAMILY: u16 = 2;
+/// Least and most of the addresses, then of the ports: which registers they are in.
+const NFTA_NAT_REGISTERS: [u16; 4] = [3, 4, 5, 6];
+const NFT_NAT_DNAT: u32 = 1;
 const NFTA_REJECT_TYPE: u16 = 1;
 const NFTA_REJECT_ICMP_CODE: u16 = 2;
 const NFT_REJECT_TCP_RST: u32 = 1;
@@ -172,6 +177,26 @@ impl Rule {
                 DefaultNla::new(NFTA_REJECT_ICMP_CODE, vec![NFT_REJECT_ICMPX_PORT_UNREACH]),
             ],
         ));
+        self
+    }
+
+    /// `dnat ip|ip6 to ADDRESS:PORT`, in a chain of type `nat`.
+    pub(super) fn lead_to(mut self, to: SocketAddr) -> Rule {
+        let (family, address) = match to.ip() {
+            IpAddr::V4(v4) => (libc::NFPROTO_IPV4, v4.octets().to_vec()),
+            IpAddr::V6(v6) => (libc::NFPROTO_IPV6, v6.octets().to_vec()),
+        };
+        let registers = [(Register::Reg1, address), (Register::Reg2, to.port().to_be_bytes().to_vec())];
+        for (register, value) in registers {
+            let data = Immediate::Data(DataAttribute::Value(value));
+            self.push(Expressions::Immediate(vec![Immediate::DestinationRegister(register), data]));
+        }
+        // The kernel tells the most as well, where it is the least.
+        let numbers = [Register::Reg1, Register::Reg1, Register::Reg2, Register::Reg2].map(u32::from);
+        let registers = NFTA_NAT_REGISTERS.into_iter().zip(numbers);
+        let what = [(NFTA_NAT_TYPE, NFT_NAT_DNAT), (NFTA_NAT_FAMILY, family as u32)];
+        let all = what.into_iter().chain(registers);
+        self.push(other("nat", all.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).collect()));
         self
     }
 

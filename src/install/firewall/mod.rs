@@ -6,6 +6,7 @@
 //!
 //! What the rules say stands in [`rules`].
 
+mod catch;
 mod channel;
 mod expression;
 mod meaning;
@@ -15,6 +16,7 @@ mod stale;
 mod support;
 mod watch;
 
+pub use catch::Ways;
 pub(crate) use channel::{Channel, datagram};
 pub(crate) use expression::SNAPLEN;
 pub use readback::{Integrity, RuleCounter};
@@ -57,6 +59,8 @@ pub struct WallSpec {
     pub metadata: Vec<IpNet>,
     /// Ranges that are not globally reachable, refused as `private-range` except as `loopback` admits them.
     pub private: Vec<IpNet>,
+    /// What is led to sockets of ours instead of being refused; `None` where nothing is.
+    pub caught: Option<Ways>,
 }
 
 /// How much of the network is refused.
@@ -310,7 +314,7 @@ fn parts(ruleset: &rules::Ruleset) -> Vec<channel::Part> {
                 Hook::Priority(hooked.priority as u32),
             ]));
             attributes.push(ChainAttribute::Policy(libc::NF_ACCEPT as u32));
-            attributes.push(ChainAttribute::Type("filter".to_owned()));
+            attributes.push(ChainAttribute::Type(hooked.kind.name().to_owned()));
         }
         let message = NfTablesMessage::NewChain(ChainMessage { attributes });
         parts.push(channel::Part::create(format!("chain {}", chain.name), message, NLM_F_EXCL));

@@ -98,7 +98,7 @@ fn hook_difference(chain: &Chain, found: &[ChainAttribute]) -> Option<String> {
     }
     let needed = [
         ChainAttribute::Policy(libc::NF_ACCEPT as u32),
-        ChainAttribute::Type("filter".to_owned()),
+        ChainAttribute::Type(hooked.kind.name().to_owned()),
         ChainAttribute::Flags(ChainFlags::Base),
     ];
     needed.iter().find(|a| !found.contains(a)).map(|missing| format!("chain {name} lacks {missing:?}"))

@@ -1,8 +1,11 @@
 //! What the wall says: the chains and rules of one run's table, as a pure function of what was asked.
 //!
 //! ```text
-//! output, priority -190  early   meta skuid UID jump judge
-//! output, priority  300  late    to the proxy's port from any uid but UID and 0 ... reset
+//! output, priority -190  early   what is caught ... accept            (where anything is)
+//!                                meta skuid UID jump judge
+//! output, priority -110  catch   what is caught ... dnat to the proxy (the same)
+//! output, priority  300  late    to the proxy's ports from any uid but UID and 0 ... reset
+//!                                to where what is caught is led ... accept
 //!                                meta skuid UID jump judge
 //! postrouting, prio 300  exit    meta skuid UID jump leaving      (egress restricted)
 //!
@@ -121,6 +124,27 @@ pub(super) struct Hooked {
     pub(super) hook: u32,
     /// Order among the hook's chains, lowest first.
     pub(super) priority: i32,
+    /// What its rules may do.
+    pub(super) kind: Kind,
+}
+
+/// The type of a base chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It judges.
+    Filter,
+    /// It sees the first packet of a conversation, and may lead it elsewhere.
+    Nat,
+}
+
+impl Kind {
+    /// As nftables has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Filter => "filter",
+            Kind::Nat => "nat",
+        }
+    }
 }
 
 /// One chain.
@@ -149,10 +173,18 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
     ] {
         if !spec.shadow && (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
             let bar = spec.proxy.filter(|_| name == "late").map(|proxy| of_others(spec.uid, proxy));
-            let rules = bar.into_iter().chain([Rule::any().opened_by(spec.uid).jump(to)]).collect();
-            let hooked = Some(Hooked { hook: hook as u32, priority });
+            let caught = spec.caught.iter().flat_map(|ways| match name {
+                "early" => ways.let_by(spec.uid),
+                "late" => ways.arrive(spec.uid),
+                _ => Vec::new(),
+            });
+            let rules = bar.into_iter().chain(caught).chain([Rule::any().opened_by(spec.uid).jump(to)]).collect();
+            let hooked = Some(Hooked { hook: hook as u32, priority, kind: Kind::Filter });
             chains.push(Chain { name, hooked, rules });
         }
+    }
+    if !spec.shadow {
+        chains.extend(spec.caught.iter().flat_map(|ways| ways.chains(spec.uid)));
     }
     let mut add = |name, rules| chains.push(Chain { name, hooked: None, rules });
     for rule in RULES {
@@ -189,7 +221,7 @@ fn hooked_for_shadow(spec: &WallSpec) -> Vec<Chain> {
     let later = Rule::any().opened_by(spec.uid).protocol(libc::IPPROTO_TCP as u8);
     let later = later.transport_byte(FLAGS, SYN_OR_ACK, Operator::NotEqual, SYN).accept();
     let rules = vec![later, Rule::any().opened_by(spec.uid).jump("judge")];
-    let hooked = Some(Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY });
+    let hooked = Some(Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY, kind: Kind::Filter });
     vec![Chain { name: "early", hooked, rules }]
 }
 
@@ -344,6 +376,7 @@ pub(super) mod tests {
             nflog_group: 7,
             metadata: Vec::new(),
             private: Vec::new(),
+            caught: None,
         }
     }
 

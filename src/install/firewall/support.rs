@@ -3,10 +3,12 @@
 use super::channel::{Channel, Part};
 use super::expression::Rule;
 use super::rules::{DEFAULT_DENY, EARLY};
-use super::{FirewallError, parts, rules};
+use super::{FirewallError, catch, parts, rules};
 use crate::observe::nflog::NfLog;
 use netlink_packet_netfilter::nftables::{NfTablesMessage, TableAttribute, TableMessage};
 
+/// Stands for an address that packets are led to.
+const SOMEWHERE: std::net::SocketAddr = std::net::SocketAddr::V4(std::net::SocketAddrV4::new(rules::PROXIES, 1));
 /// Stands for a run's identifier where there is none.
 const NO_RUN: &str = "0000000000000000";
 
@@ -23,6 +25,8 @@ pub struct Support {
     pub log: bool,
     /// `reject` by TCP reset and by ICMP, for IPv4 and IPv6.
     pub reject: bool,
+    /// `dnat` in chains of type `nat`, which what is caught needs alone.
+    pub nat: bool,
     /// The other half of `log`: a group can be bound and read.
     pub nflog: bool,
     /// For each that is missing, the kernel's answer: `meta skuid: No such file or directory`.
@@ -49,14 +53,16 @@ impl Support {
 pub fn probe_support() -> Result<Support, FirewallError> {
     let channel = Channel::open()?;
     let tried = |name, rules| rules::Chain { name, hooked: None, rules };
-    let output = rules::Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY };
+    let output = rules::Hooked { hook: libc::NF_INET_LOCAL_OUT as u32, priority: EARLY, kind: rules::Kind::Filter };
     let ruleset = rules::Ruleset {
         table: format!("ringfence-probe-{}", std::process::id()),
         chains: vec![
             rules::Chain { name: "hooked", hooked: Some(output), rules: Vec::new() },
+            rules::Chain { name: "translating", hooked: Some(catch::HOOKED), rules: Vec::new() },
             tried("meta skuid", vec![Rule::any().opened_by(1).accept()]),
             tried("ct", vec![Rule::any().reply().accept()]),
             tried("log", vec![Rule::any().recorded(NO_RUN, DEFAULT_DENY, 1)]),
+            tried("dnat", vec![Rule::any().protocol(libc::IPPROTO_TCP as u8).lead_to(SOMEWHERE)]),
             tried("reject", vec![Rule::any().reset(), Rule::any().unreachable()]),
         ],
     };
@@ -78,7 +84,10 @@ pub fn probe_support() -> Result<Support, FirewallError> {
         }
     }
     // A table or chain that is refused takes every rule in it along; EPERM answers the batch as a whole.
-    let nftables = !missing.iter().any(|m| ["table", "chain", "nftables"].iter().any(|w| m.starts_with(w)));
+    let of_nat = |m: &String| m.starts_with("chain translating") || m.contains("of chain dnat:");
+    let nat = !missing.iter().any(of_nat);
+    let without = missing.iter().filter(|m| !of_nat(m));
+    let nftables = !without.into_iter().any(|m| ["table", "chain", "nftables"].iter().any(|w| m.starts_with(w)));
     let holds = |chain: &str| nftables && !missing.iter().any(|m| m.contains(&format!("of chain {chain}:")));
     let mut support = Support {
         nftables,
@@ -86,6 +95,7 @@ pub fn probe_support() -> Result<Support, FirewallError> {
         ct: holds("ct"),
         log: holds("log"),
         reject: holds("reject"),
+        nat: nftables && nat,
         nflog: false,
         missing: Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! `struct msghdr` and what is behind it (sendmsg(2), cmsg(3)), in the layout of the caller's kind of program.
 
 use super::ADDRESS_MAX;
+use crate::observe::act::Received;
 use crate::observe::caller::{Memory, Unread};
 use nix::errno::Errno;
 
@@ -119,6 +120,61 @@ pub fn message(memory: &dyn Memory, at: u64, layout: Layout) -> Result<Message, 
     Ok(message)
 }
 
+/// Where a message is to be laid down that is received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rooms {
+    /// Where its data goes, with the room in bytes.
+    pub parts: Vec<(u64, usize)>,
+    /// Where the sender's address goes; 0 for nowhere.
+    pub name: u64,
+    /// Room for it.
+    pub name_room: usize,
+    /// Where its length goes.
+    pub name_length: u64,
+    /// Where the size of the control messages goes, and the width of that field.
+    pub control_size: Option<(u64, usize)>,
+    /// Where the flags go.
+    pub flags: Option<u64>,
+}
+
+/// The room for a message.
+pub fn rooms(memory: &dyn Memory, into: &Received, layout: Layout) -> Result<Rooms, Fault> {
+    let at = match *into {
+        Received::Piece { data, length, address, address_length } => {
+            let room = if address == 0 { 0 } else { word(&memory.bytes(address_length, 4)?, 0) as i32 };
+            let name_room = usize::try_from(room).map_err(|_| Fault::Errno(Errno::EINVAL))?;
+            let parts = vec![(data, (length as usize).min(DATA_MAX))];
+            let (control_size, flags) = (None, None);
+            return Ok(Rooms { parts, name: address, name_room, name_length: address_length, control_size, flags });
+        }
+        Received::Message { at } => at,
+    };
+    let width = layout.word;
+    let head = memory.bytes(at, 6 * width)?;
+    let field = |index: usize| layout.at(&head, index * width);
+    let place = |index: usize| at.wrapping_add((index * width) as u64);
+    let name_room = usize::try_from(word(&head, width) as i32).map_err(|_| Fault::Errno(Errno::EINVAL))?;
+    let (vector, count) = (field(2), field(3) as usize);
+    if count > PARTS_MAX {
+        return Err(Fault::Errno(Errno::EMSGSIZE));
+    }
+    let vector = if count == 0 { Vec::new() } else { memory.bytes(vector, count * 2 * width)? };
+    let mut left = DATA_MAX;
+    let parts = vector.chunks_exact(2 * width).map(|part| {
+        let length = (layout.at(part, width) as usize).min(left);
+        left -= length;
+        (layout.at(part, 0), length)
+    });
+    Ok(Rooms {
+        parts: parts.collect(),
+        name: field(0),
+        name_room,
+        name_length: place(1),
+        control_size: Some((place(5), width)),
+        flags: Some(place(6)),
+    })
+}
+
 /// Where the name of the message at an address is, and its length.
 pub fn name(memory: &dyn Memory, at: u64, layout: Layout) -> Result<(u64, u32), Unread> {
     let head = memory.bytes(at, 2 * layout.word)?;
@@ -226,6 +282,24 @@ mod tests {
                 Message { name: b"abc".to_vec(), data: b"onetwo".to_vec(), control: vec![control], cut: false };
             assert_eq!(read, expected, "narrow: {narrow}");
         }
+    }
+
+    #[test]
+    fn the_room_for_a_message_is_where_its_fields_are() {
+        for narrow in [false, true] {
+            let width = if narrow { 4 } else { 8 };
+            let read = rooms(&laid_out(narrow), &Received::Message { at: BASE }, Layout::new(narrow)).unwrap();
+            let at = |index: u64| BASE + index * width as u64;
+            assert_eq!(read.parts, [(BASE + 256, 4), (BASE + 260, 2)], "narrow: {narrow}");
+            assert_eq!((read.name, read.name_room, read.name_length), (at(12), 3, at(1)));
+            assert_eq!((read.control_size, read.flags), (Some((at(5), width)), Some(at(6))));
+        }
+        let piece = |address, address_length| Received::Piece { data: 7, length: 5, address, address_length };
+        let memory = Bytes(9u32.to_ne_bytes().to_vec());
+        let read = rooms(&memory, &piece(1, BASE), Layout::new(false)).unwrap();
+        assert_eq!((read.parts, read.name_room, read.name_length), (vec![(7, 5)], 9, BASE));
+        assert_eq!(rooms(&memory, &piece(1, 1), Layout::new(false)), Err(Fault::Errno(Errno::EFAULT)));
+        assert_eq!(rooms(&memory, &piece(0, 1), Layout::new(false)).unwrap().name, 0);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn sendmsg(call: &Call<'_>) -> Decoded {
 /// Calls on sockets that are made for their caller, whole.
 pub mod made {
     use super::{ADDRESS_MAX, Call, Decoded};
-    use crate::observe::act::{Act, Sent, SocketCall};
+    use crate::observe::act::{Act, Received, Sent, SocketCall};
 
     /// socket(2).
     pub fn socket(call: &Call<'_>) -> Decoded {
@@ -82,6 +82,21 @@ pub mod made {
     /// sendmmsg(2).
     pub fn sendmmsg(call: &Call<'_>) -> Decoded {
         sent(call, 3, Sent::Messages { at: call.arguments[1], count: call.word(2) })
+    }
+
+    /// recvfrom(2).
+    pub fn recvfrom(call: &Call<'_>) -> Decoded {
+        let [_, data, length, _, address, address_length] = call.arguments;
+        received(call, 3, Received::Piece { data, length, address, address_length })
+    }
+
+    /// recvmsg(2).
+    pub fn recvmsg(call: &Call<'_>) -> Decoded {
+        received(call, 2, Received::Message { at: call.arguments[1] })
+    }
+
+    fn received(call: &Call<'_>, flags: usize, into: Received) -> Decoded {
+        Ok(Act::OnSocket(SocketCall::Receive { socket: call.int(0), flags: call.int(flags), into }))
     }
 
     fn sent(call: &Call<'_>, flags: usize, sent: Sent) -> Decoded {

@@ -66,6 +66,7 @@ impl Looked<'_> {
             SocketCall::Connect { socket, address } => self.connect(sockets, socket, address),
             SocketCall::Listen { socket, backlog } => self.listen(sockets, socket, backlog),
             SocketCall::Send { socket, flags, sent } => self.send(sockets, socket, flags, &sent),
+            SocketCall::Receive { socket, flags, into } => self.receive(sockets, socket, flags, &into),
         }
     }
 
@@ -124,13 +125,27 @@ impl Looked<'_> {
         Verdict::Later(Box::new(later))
     }
 
-    pub(super) fn note(&self, sockets: &Sockets, held: &Held, transport: Transport, to: SocketAddr) -> Option<Note> {
-        sockets.rules.is_proxy(to).then(|| Note {
+    /// A note of who sends, for the proxy's record of what comes there.
+    pub(super) fn note(&self, held: &Held, transport: Transport, to: SocketAddr) -> Note {
+        Note {
             subject: self.judge.subject(self.caller.tid),
             inode: Some(held.inode),
             protocol: Some(if transport == Transport::Tcp { libc::IPPROTO_TCP as u8 } else { libc::IPPROTO_UDP as u8 }),
             destination: to,
-        })
+        }
+    }
+
+    /// Where a socket of the inet families is led that is to go to `to`, if it is caught. What names further hops in its header
+    /// is not.
+    pub(super) fn led(
+        &self,
+        sockets: &Sockets,
+        held: &Held,
+        transport: Transport,
+        to: SocketAddr,
+    ) -> Option<SocketAddr> {
+        let led = sockets.rules.leads(transport, meant(to)).filter(|_| !mutation::left_out("catch"))?;
+        (!held.has_header_options()).then_some(led)
     }
 
     /// The refusal of a destination.

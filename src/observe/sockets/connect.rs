@@ -1,9 +1,9 @@
 //! connect(2), and names of unix sockets.
 
 use super::Sockets;
-use super::address::{Destination, destination};
+use super::address::{Destination, destination, of, on};
 use super::calls::{Behind, done, has_one_thread, refuse};
-use super::held::{Held, Kind, Tcp};
+use super::held::{Held, Kind, Led, Tcp};
 use super::rules::Transport;
 use super::table::Known;
 use super::waiting::{Later, Outcome};
@@ -83,11 +83,22 @@ impl Looked<'_> {
                 return Verdict::RefuseSilently(errno);
             }
         };
-        if let Some(refusal) = self.refused(sockets, &held, transport, to) {
+        let led = self.led(sockets, &held, transport, to);
+        if led.is_none()
+            && let Some(refusal) = self.refused(sockets, &held, transport, to)
+        {
             return refuse(transport.refusal(), refusal);
         }
-        let note = self.note(sockets, &held, transport, super::rules::meant(to));
+        let (there, bytes) = match led {
+            Some(there) => (there, of(on(held.kind, there), 0, 0)),
+            None => (super::rules::meant(to), bytes),
+        };
+        let noted = led.is_some() || sockets.rules.is_proxy(there);
+        let note = noted.then(|| self.note(&held, transport, there));
         if transport != Transport::Tcp {
+            if led.is_some() {
+                held.lead(Led { asked: super::rules::meant(to), to: there });
+            }
             return self.later(Later { note, ..Later::once(tid, move || done(held.connect(&bytes))) });
         }
         let blocks = held.blocks();

@@ -10,6 +10,7 @@ use nix::libc;
 use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use nix::sys::stat::fstat;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -66,6 +67,17 @@ pub struct Held {
     place: Mutex<Option<String>>,
     /// Whether a connection is on its way that nobody waits for.
     pub connecting: AtomicBool,
+    /// Whom its last datagram was meant for, where it was led elsewhere.
+    led: Mutex<Option<Led>>,
+}
+
+/// A way that was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Led {
+    /// Where the caller wanted to send to.
+    pub asked: SocketAddr,
+    /// Where it was sent.
+    pub to: SocketAddr,
 }
 
 impl Held {
@@ -87,6 +99,7 @@ impl Held {
             missed: AtomicU32::new(0),
             place: Mutex::new(None),
             connecting: AtomicBool::new(false),
+            led: Mutex::new(None),
         };
         if what.is_inet() && !mutation::left_out("lo-device") {
             held.bind_to_lo()?;
@@ -134,6 +147,16 @@ impl Held {
     /// Closes the duplicate, when nothing is done on it.
     pub fn let_go(&self) {
         drop(self.file.write().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Datagrams that were meant for one address are led to another.
+    pub fn lead(&self, led: Led) {
+        *self.led.lock().unwrap_or_else(PoisonError::into_inner) = Some(led);
+    }
+
+    /// Whom the last datagram that was led elsewhere was meant for.
+    pub fn led(&self) -> Option<Led> {
+        *self.led.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Someone has it by this descriptor.
@@ -291,8 +314,17 @@ impl Held {
 
     /// How long a call on it may wait to send or to connect (socket(7), SO_SNDTIMEO); `None` for as long as it takes.
     pub fn send_timeout(&self) -> Option<std::time::Duration> {
+        self.timeout(libc::SO_SNDTIMEO)
+    }
+
+    /// How long a call on it may wait to receive (socket(7), SO_RCVTIMEO); `None` for as long as it takes.
+    pub fn receive_timeout(&self) -> Option<std::time::Duration> {
+        self.timeout(libc::SO_RCVTIMEO)
+    }
+
+    fn timeout(&self, option: i32) -> Option<std::time::Duration> {
         let mut value = [0; 16];
-        let length = self.option(libc::SOL_SOCKET, libc::SO_SNDTIMEO, &mut value).ok()?;
+        let length = self.option(libc::SOL_SOCKET, option, &mut value).ok()?;
         let word = |at: usize| value[at..].first_chunk().map_or(0, |word| i64::from_ne_bytes(*word));
         let wait = std::time::Duration::from_secs(word(0) as u64) + std::time::Duration::from_micros(word(8) as u64);
         Some(wait).filter(|wait| length == value.len() && !wait.is_zero())

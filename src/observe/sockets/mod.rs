@@ -29,6 +29,7 @@ mod connect;
 pub mod held;
 mod living;
 mod make;
+mod receive;
 pub mod rules;
 mod send;
 mod table;

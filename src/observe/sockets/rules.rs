@@ -4,8 +4,9 @@
 use crate::install::firewall::rules::{
     CONTROL_PLANE, DEFAULT_DENY, DNS, DNS_PORTS, METADATA, PRIVATE_RANGE, PROXIES, resolvers,
 };
-use crate::install::firewall::{Loopback, WallSpec};
+use crate::install::firewall::{Loopback, WallSpec, Ways};
 use crate::policy::Axis;
+use crate::proxy::transparent::stand_ins::on_loopback;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -63,6 +64,8 @@ pub struct SocketRules {
     pub private: Vec<IpNet>,
     /// Unix sockets, and trees with all in them, that may not be reached by their names.
     pub masked: Vec<PathBuf>,
+    /// What is led to sockets of ours instead of being refused; `None` where nothing is.
+    pub caught: Option<Ways>,
 }
 
 impl From<&WallSpec> for SocketRules {
@@ -75,6 +78,7 @@ impl From<&WallSpec> for SocketRules {
             metadata: wall.metadata.clone(),
             private: wall.private.clone(),
             masked: Vec::new(),
+            caught: wall.caught.clone(),
         }
     }
 }
@@ -128,6 +132,20 @@ impl SocketRules {
         Some(if within(&self.private) { PRIVATE_RANGE } else { DEFAULT_DENY })
     }
 
+    /// Where a socket is led that is to go to `to`, if it is caught. `to` is as [`meant`] gives it.
+    pub fn leads(&self, transport: Transport, to: SocketAddr) -> Option<SocketAddr> {
+        let ways = self.caught.as_ref()?;
+        if !transport.has_ports() {
+            return None;
+        }
+        if let Some((_, stub)) = ways.resolvers.iter().find(|(resolver, _)| meant(*resolver) == to) {
+            return Some(*stub);
+        }
+        let (_, arrival) = ways.ports.iter().find(|(port, _)| *port == to.port())?;
+        let stands = on_loopback(to.ip(), &ways.listed).filter(|_| transport == Transport::Tcp)?;
+        Some(SocketAddr::new(stands.into(), arrival.port()))
+    }
+
     /// Whether somebody may want to know who connects there: the proxy.
     pub fn is_proxy(&self, to: SocketAddr) -> bool {
         to.ip() == IpAddr::V4(PROXIES)
@@ -147,6 +165,7 @@ mod tests {
             metadata: vec!["169.254.169.254/32".parse().unwrap()],
             private: vec!["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
             masked: Vec::new(),
+            caught: None,
         }
     }
 
@@ -200,6 +219,35 @@ mod tests {
         assert_eq!([Tcp, Udp].map(|t| verdict(&some, t, "[::1]:3000")), [None, None]);
         assert_eq!([Tcp, Udp].map(|t| verdict(&some, t, "127.0.0.1:3001")), [Some(PRIVATE_RANGE); 2]);
         assert_eq!(verdict(&some, Icmp, "127.0.0.1:3000"), Some(PRIVATE_RANGE));
+    }
+
+    #[test]
+    fn what_is_caught_is_led_and_what_is_not_is_refused_as_ever() {
+        use Transport::{Icmp, Tcp, Udp};
+        let socket = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let ways = Ways {
+            resolvers: vec![(socket("10.0.0.2:53"), socket("127.82.70.1:5300"))],
+            ports: vec![(80, socket("0.0.0.0:8000")), (443, socket("0.0.0.0:44300"))],
+            listed: vec!["11.22.33.9".parse().unwrap()],
+        };
+        let rules = SocketRules { caught: Some(ways), ..rules(Loopback::ProxyOnly) };
+        for (transport, to, there) in [
+            (Udp, "10.0.0.2:53", Some("127.82.70.1:5300")),
+            (Tcp, "[::ffff:10.0.0.2]:53", Some("127.82.70.1:5300")),
+            (Udp, "10.0.0.3:53", None),
+            (Udp, "10.0.0.2:54", None),
+            (Icmp, "10.0.0.2:53", None),
+            (Tcp, "198.18.0.1:443", Some("127.18.0.1:44300")),
+            (Tcp, "198.19.1.2:80", Some("127.19.1.2:8000")),
+            (Tcp, "11.22.33.9:443", Some("127.20.0.0:44300")),
+            (Udp, "198.18.0.1:443", None),
+            (Tcp, "198.18.0.1:22", None),
+            (Tcp, "11.22.33.10:443", None),
+        ] {
+            let to = meant(socket(to));
+            assert_eq!(rules.leads(transport, to), there.map(socket), "{transport:?} {to}");
+            assert!(rules.refuses(transport, to).is_some(), "{to}: it is refused where nothing leads it");
+        }
     }
 
     #[test]

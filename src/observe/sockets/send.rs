@@ -1,10 +1,10 @@
 //! sendto(2), sendmsg(2) and sendmmsg(2).
 
 use super::Sockets;
-use super::address::{Destination, destination};
+use super::address::{Destination, destination, of, on};
 use super::calls::{Behind, is_abstract, refuse};
 use super::connect::refused_or_failed;
-use super::held::{Held, Kind, Tcp};
+use super::held::{Held, Kind, Led, Tcp};
 use super::rules::{Transport, meant};
 use super::table::Known;
 use super::waiting::{Later, Outcome};
@@ -13,6 +13,7 @@ use crate::install::firewall::rules::LO;
 use crate::observe::act::Sent;
 use crate::observe::caller::Unread;
 use crate::observe::calls::Structures;
+use crate::observe::connectors::Note;
 use crate::observe::decode::messages::{Control, Fault, Layout, Message, message, native, piece};
 use crate::observe::judge::{Looked, Verdict};
 use crate::observe::threads;
@@ -42,6 +43,8 @@ struct Ready {
     name: Vec<u8>,
     data: Vec<u8>,
     control: Vec<u8>,
+    /// Who is to be told of before it is sent.
+    note: Option<Note>,
     /// What is told if the name is refused.
     refusal: Option<Box<crate::observe::told::Refusal>>,
     /// Keeps what the name goes through.
@@ -169,6 +172,15 @@ impl Looked<'_> {
                     Destination::Nowhere => (Vec::new(), None),
                     Destination::Malformed => return silently(Errno::EINVAL),
                 };
+                let led = to.and_then(|to| Some((meant(to), self.led(sockets, held, transport, to)?)));
+                let (name, note) = match led {
+                    Some((asked, there)) => {
+                        held.lead(Led { asked, to: there });
+                        (of(on(held.kind, there), 0, 0), Some(self.note(held, transport, there)))
+                    }
+                    None => (name, None),
+                };
+                let to = to.filter(|_| led.is_none());
                 if let Some(refusal) = to.and_then(|to| self.refused(sockets, held, transport, to)) {
                     return Ok(Err(Refusal::of(refuse(transport.refusal(), refusal))));
                 }
@@ -188,7 +200,7 @@ impl Looked<'_> {
                     };
                     return Ok(Err(Refusal::of(verdict)));
                 }
-                Ok(Ok(Ready { name, data, control: native(&control), ..Ready::default() }))
+                Ok(Ok(Ready { name, data, control: native(&control), note, ..Ready::default() }))
             }
             Kind::Unix | Kind::Netlink => {
                 if cut {
@@ -251,6 +263,7 @@ impl Looked<'_> {
         let on = held.kind.is_inet().then(|| (held.clone(), PollFlags::POLLOUT));
         let raises = held.kind.is_tcp() && flags & libc::MSG_NOSIGNAL == 0;
         let ours = flags & !MSG_ZEROCOPY | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let note = ready.iter().find_map(|one| one.note.clone());
         let mut done = 0;
         let attempt = move || {
             while let Some(one) = ready.get(done) {
@@ -274,7 +287,7 @@ impl Looked<'_> {
             }
             Outcome::Done(done as i64)
         };
-        self.later(Later { on, deadline, interruptible: true, ..Later::once(tid, attempt) })
+        self.later(Later { note, on, deadline, interruptible: true, ..Later::once(tid, attempt) })
     }
 }
 

@@ -32,7 +32,7 @@ impl Rung for Full {
         }
     }
 
-    fn carry(&self, restriction: Restriction, _policy: &Policy, facts: &Facts) -> Result<&'static str, String> {
+    fn carry(&self, restriction: Restriction, policy: &Policy, facts: &Facts) -> Result<&'static str, String> {
         let capability = |number: u32, name: &str| capability(facts, number, name);
         let mounts = || match &facts.mounts {
             Some(Ok(())) => Ok(()),
@@ -40,7 +40,7 @@ impl Rung for Full {
             None => Err("mounts were not tried".into()),
         };
         let firewall = || match &facts.firewall {
-            Some(Ok(support)) if support.complete() => Ok(()),
+            Some(Ok(support)) if support.complete() && (support.nat || !policy.network.transparent) => Ok(()),
             Some(Ok(support)) => Err(format!("nftables lacks: {}", support.missing.join("; "))),
             Some(Err(cause)) => Err(format!("nftables cannot be used: {cause}")),
             // The installation finds out, and nothing starts without it.
