@@ -100,6 +100,7 @@ impl Facts {
             ("pidfd", shown(&self.pidfd)),
             ("pidfd_getfd", shown(&self.pidfd_getfd)),
             ("bind_to_lo", shown(&self.bind_to_lo)),
+            ("stand_ins_routed", shown(&self.stand_ins)),
         ];
         facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }

@@ -33,7 +33,9 @@ impl Shadow {
             shadow: None,
             ..over.clone()
         };
-        let (layer, file) = Layer::of_base(&named)?;
+        let (mut layer, file) = Layer::of_base(&named)?;
+        // A shadow's command sends where it likes, and is answered by whom it asks.
+        layer.transparent = None;
         // Before it is followed: a file may name itself.
         if layer.shadow.is_some() {
             return Err(PolicyError::ShadowOfShadow(named));

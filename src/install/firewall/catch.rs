@@ -3,7 +3,8 @@
 //!
 //! It is let by where destinations are judged before translation, led elsewhere just before others' translations could do
 //! (Docker's stand at -100, and a conversation is translated once), and let in where it is judged again, by what it has become.
-//! What is let by and not translated, for connection tracking was told to leave it alone, say, is refused there.
+//! What is let by and not translated, for connection tracking was told to leave it alone, say, is refused there. No packet with
+//! options is caught: a source route would lead it on.
 
 use super::expression::{Rule, Side, host};
 use super::rules::{Chain, Hooked, Kind};
@@ -43,7 +44,7 @@ impl Ways {
     /// The rules of the last look that let in what was led to ours, and nobody else's.
     pub(super) fn arrive(&self, uid: u32) -> Vec<Rule> {
         let to = |protocol: u8, at: SocketAddr| {
-            Rule::any().address(Side::Destination, host(at.ip())).protocol(protocol).port(at.port())
+            Rule::any().address(Side::Destination, host(at.ip())).plainly(at.ip(), protocol).port(at.port())
         };
         let mut stubs: Vec<SocketAddr> = self.resolvers.iter().map(|(_, stub)| *stub).collect();
         stubs.sort();
@@ -60,7 +61,7 @@ impl Ways {
 
     /// The chains that lead them.
     pub(super) fn chains(&self, uid: u32) -> Vec<Chain> {
-        let to_port = |port: u16| Rule::any().protocol(TCP).port(port);
+        let to_port = |port: u16| Rule::any().port(port);
         let questions = self.questions(uid).map(|(rule, stub)| rule.lead_to(stub));
         let destinations = self.destinations(uid).map(|rule| rule.goto(PORTS));
         let leading = self.ports.iter().map(|(port, at)| to_port(*port).lead_to(*at));
@@ -78,14 +79,14 @@ impl Ways {
         self.resolvers.iter().flat_map(move |(asked, stub)| {
             [UDP, TCP].map(|protocol| {
                 let to = Rule::any().opened_by(uid).address(Side::Destination, host(asked.ip()));
-                (to.protocol(protocol).port(asked.port()), *stub)
+                (to.plainly(asked.ip(), protocol).port(asked.port()), *stub)
             })
         })
     }
 
-    /// The command's packets to each destination that stands for a name.
+    /// The command's TCP to each destination that stands for a name.
     fn destinations(&self, uid: u32) -> impl Iterator<Item = Rule> {
         let all = [IpNet::V4(STAND_INS)].into_iter().chain(self.listed.iter().copied().map(host));
-        all.map(move |net| Rule::any().opened_by(uid).address(Side::Destination, net))
+        all.map(move |net| Rule::any().opened_by(uid).address(Side::Destination, net).plainly(net.addr(), TCP))
     }
 }

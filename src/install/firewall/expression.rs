@@ -25,7 +25,10 @@ const NFTA_NAT_TYPE: u16 = 1;
 const NFTA_NAT_FAMILY: u16 = 2;
 /// Least and most of the addresses, then of the ports: which registers they are in.
 const NFTA_NAT_REGISTERS: [u16; 4] = [3, 4, 5, 6];
+const NFTA_NAT_FLAGS: u16 = 7;
 const NFT_NAT_DNAT: u32 = 1;
+/// NF_NAT_RANGE_MAP_IPS and NF_NAT_RANGE_PROTO_SPECIFIED: what the kernel adds of its own to a rule with both registers.
+const NF_NAT_RANGE: u32 = 1 | 2;
 const NFTA_REJECT_TYPE: u16 = 1;
 const NFTA_REJECT_ICMP_CODE: u16 = 2;
 const NFT_REJECT_TCP_RST: u32 = 1;
@@ -127,6 +130,18 @@ impl Rule {
         self.compare(operator, &[value])
     }
 
+    /// A packet of this protocol without options in its IPv4 header, and without another header between its IPv6 header and
+    /// that of the protocol: nothing in it names further hops.
+    pub(super) fn plainly(self, ip: IpAddr, protocol: u8) -> Rule {
+        const NEXT_HEADER: u32 = 6;
+        const WORDS_WITHOUT_OPTIONS: u8 = 5;
+        let rule = match ip {
+            IpAddr::V4(_) => self.header_byte(libc::NFPROTO_IPV4, 0, 0x0f, Operator::Equal, WORDS_WITHOUT_OPTIONS),
+            IpAddr::V6(_) => self.header_byte(libc::NFPROTO_IPV6, NEXT_HEADER, 0xff, Operator::Equal, protocol),
+        };
+        rule.protocol(protocol)
+    }
+
     /// A transport header whose byte `offset`, masked, relates to `value` as `operator` says; the caller has made sure of
     /// the protocol.
     pub(super) fn transport_byte(mut self, offset: u32, mask: u8, operator: Operator, value: u8) -> Rule {
@@ -194,7 +209,7 @@ impl Rule {
         // The kernel tells the most as well, where it is the least.
         let numbers = [Register::Reg1, Register::Reg1, Register::Reg2, Register::Reg2].map(u32::from);
         let registers = NFTA_NAT_REGISTERS.into_iter().zip(numbers);
-        let what = [(NFTA_NAT_TYPE, NFT_NAT_DNAT), (NFTA_NAT_FAMILY, family as u32)];
+        let what = [(NFTA_NAT_TYPE, NFT_NAT_DNAT), (NFTA_NAT_FAMILY, family as u32), (NFTA_NAT_FLAGS, NF_NAT_RANGE)];
         let all = what.into_iter().chain(registers);
         self.push(other("nat", all.map(|(kind, value)| DefaultNla::new(kind, value.to_be_bytes().to_vec())).collect()));
         self

@@ -56,7 +56,11 @@ fn destination(stream: &TcpStream, port: u16, serving: &Serving) -> io::Result<(
             let original = getsockopt(stream, sockopt::OriginalDst)?;
             let ip = Ipv4Addr::from_bits(u32::from_be(original.sin_addr.s_addr));
             let asked = SocketAddr::new(ip.into(), port);
-            Ok((asked, asked))
+            // Nobody whom the wall holds comes here by this address itself.
+            match stream.local_addr()?.ip() == asked.ip() {
+                true => Err(io::ErrorKind::AddrNotAvailable.into()),
+                false => Ok((asked, asked)),
+            }
         }
         Told::ByDestination => {
             let local = stream.local_addr()?;
