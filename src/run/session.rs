@@ -9,6 +9,7 @@ use crate::install::shields::Manifest;
 use crate::install::{InstallError, Installation, Invocation};
 use crate::ledger::record::{Abort, Body, GitEnd, Infrastructure, Object, Outcome, Probe, Shadow, ShieldState, Start};
 use crate::ledger::{Ledger, SealInput, Status, escape};
+use crate::mutation;
 use crate::observe::evidence::Hearing;
 use crate::plan::Plan;
 use crate::policy::Axis;
@@ -174,7 +175,10 @@ impl Session {
     /// What the enforcing parts have told of what the probes had refused; from here on what they tell is recorded.
     pub fn begin_recording(&mut self) -> Result<Heard, Error> {
         let Installation { evidence, wall, .. } = &mut self.installation;
-        evidence.await_probes(&mut self.ledger).map_err(AbortCause::from)?;
+        // Without probes nobody tells of them.
+        if !mutation::left_out(mutation::PROBING) {
+            evidence.await_probes(&mut self.ledger).map_err(AbortCause::from)?;
+        }
         evidence.collect_all(&mut self.ledger).map_err(AbortCause::from)?;
         let counters = match wall {
             Some(wall) => wall.counters().map_err(AbortCause::from)?,
