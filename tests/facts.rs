@@ -51,8 +51,18 @@ const TRIED: [&str; 19] = [
     "user_namespaces",
 ];
 /// Those that are told besides.
-const TOLD: [&str; 9] =
-    ["capabilities", "id_mapping", "kernel", "landlock_abi", "landlock_audit", "outer_filter", "pid_1", "uid", "yama"];
+const TOLD: [&str; 10] = [
+    "capabilities",
+    "id_mapping",
+    "kernel",
+    "landlock_abi",
+    "landlock_audit",
+    "outer_filter",
+    "pid_1",
+    "stand_ins_routed",
+    "uid",
+    "yama",
+];
 
 /// Everything but what is named is true, and each of those tells its cause, or is `false`.
 #[track_caller]

@@ -47,10 +47,11 @@ fn fence() -> Box {
     let files = tempfile::tempdir().expect("a directory");
     world::repository(files.path()).expect("a repository");
     let (repository, rest) = (origin::directory(files.path()).expect("files"), origin::standard());
-    let content: origin::Content = Arc::new(move |request: &Request| match request.path().starts_with("/project.git/") {
-        true => repository(request),
-        false => rest(request),
-    });
+    let content: origin::Content =
+        Arc::new(move |request: &Request| match request.path().starts_with("/project.git/") {
+            true => repository(request),
+            false => rest(request),
+        });
     let world = World::new().expect("a closed world");
     let internet = Internet::serving(&world, content).expect("servers outside");
     let fence = Fence::of(world, internet);
@@ -119,7 +120,8 @@ fn fetches() -> String {
     for (prefix, host) in [("", "pypi.org".to_owned()), ("no-", String::new())] {
         let of = |client: &str| if host.is_empty() { refused(client) } else { host.clone() };
         let url = |client: &str| format!("https://{}/", of(client));
-        let dependency = if host.is_empty() { "itoa = { version = \"1\", registry = \"other\" }" } else { "itoa = \"1\"" };
+        let dependency =
+            if host.is_empty() { "itoa = { version = \"1\", registry = \"other\" }" } else { "itoa = \"1\"" };
         let (index, npm) = match host.as_str() {
             "" => (url("pip"), url("npm")),
             _ => (url("pip"), "https://registry.npmjs.org/".to_owned()),
@@ -181,7 +183,7 @@ fn clients_are_served(rung: Rung) {
         assert_eq!(told, ("lookup", "default-deny", Mechanism::Proxy), "{denial:?} {ended}");
     }
     let by = |program: &str, host: &str| {
-        let of_program = |denial: &Denial| {
+        let of_program = |denial: &&Denial| {
             let exe = denial.subject.exe.as_deref().unwrap_or_default();
             exe.rsplit('/').next().is_some_and(|name| name.starts_with(program))
         };
@@ -229,7 +231,9 @@ fn the_attempts_are_live_and_off_means_refused() {
         assert!(!asked.is_empty(), "{client} is live: {free}");
     }
     let before = fence.internet.https.requests().len();
-    let few = format!("{UNSET}curl -sS -o /dev/null -w 'curl=%{{http_code}}\\n' https://pypi.org/; resolve-musl musl pypi.org");
+    let few = format!(
+        "{UNSET}curl -sS -o /dev/null -w 'curl=%{{http_code}}\\n' https://pypi.org/; resolve-musl musl pypi.org"
+    );
     for rung in RUNGS {
         let ended = own.run(rung, &[], &few);
         assert_eq!((ended.value("curl"), ended.value("musl")), ("000", "0"), "{ended}");
@@ -297,7 +301,8 @@ fn what_connect_refuses_is_refused_here_too() {
     fence.world.write("/usr/local/lib/connect.py", CONNECT, 0o644);
     let resolver = &fence.internet.resolver;
     let hosts = ["mixed.test", "rebound.test", "private.test", "fronted.test", "ssh.test:22"];
-    let flags: Vec<&str> = TRANSPARENT.into_iter().chain(hosts.iter().flat_map(|host| ["--allow-host", host])).collect();
+    let flags: Vec<&str> =
+        TRANSPARENT.into_iter().chain(hosts.iter().flat_map(|host| ["--allow-host", host])).collect();
     let get = |host: &str| format!("GET / HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n");
     let lines = [
         format!("served pypi.org 80 {}", get("pypi.org")),
@@ -363,18 +368,25 @@ fn what_connect_refuses_is_refused_here_too() {
 fn search_domains_and_the_hosts_file_work() {
     let own = fence();
     let fence = &own.fence;
-    let settings = format!("nameserver {RESOLVER4}\nsearch corp.test svc.corp.test\noptions ndots:5 timeout:2 attempts:1\n");
+    let settings =
+        format!("nameserver {RESOLVER4}\nsearch corp.test svc.corp.test\noptions ndots:5 timeout:2 attempts:1\n");
     fence.world.write("/etc/resolv.conf", settings, 0o644);
     let hosts = String::from_utf8(fence.world.read("/etc/hosts").expect("a hosts file")).expect("UTF-8");
-    fence.world.write("/etc/hosts", format!("{hosts}\n{PUBLIC4} files.pythonhosted.org\n{PUBLIC4_B} stranger.example.org\n"), 0o644);
+    fence.world.write(
+        "/etc/hosts",
+        format!("{hosts}\n{PUBLIC4} files.pythonhosted.org\n{PUBLIC4_B} stranger.example.org\n"),
+        0o644,
+    );
     let get = |host: &str| format!("curl -sS -o /dev/null -w '{host}=%{{http_code}}\\n' http://{host}/\n");
     let script = format!("{UNSET}{}{}{}", get("pypi.org"), get("files.pythonhosted.org"), get("stranger.example.org"));
     for rung in RUNGS {
         let ended = own.run(rung, &TRANSPARENT, &script);
-        for (host, status) in [("pypi.org", "200"), ("files.pythonhosted.org", "200"), ("stranger.example.org", "000")] {
+        for (host, status) in [("pypi.org", "200"), ("files.pythonhosted.org", "200"), ("stranger.example.org", "000")]
+        {
             assert_eq!(ended.value(host), status, "{rung:?} {host}: {ended}");
         }
-        let told: Vec<_> = ended.denials().into_iter().map(|denial| (denial.operation.as_str(), denial.rule.as_str())).collect();
+        let told: Vec<_> =
+            ended.denials().into_iter().map(|denial| (denial.operation.as_str(), denial.rule.as_str())).collect();
         assert_eq!(told, [("tcp", "default-deny")], "{rung:?}: the stranger's address alone: {ended}");
     }
 }
@@ -384,8 +396,11 @@ fn search_domains_and_the_hosts_file_work() {
 fn whichever_resolver_the_host_has_names_are_answered_in_its_place() {
     let own = fence();
     let fence = &own.fence;
-    let script = format!("{UNSET}curl -sS -o /dev/null -w 'curl=%{{http_code}}\\n' http://pypi.org/; curl -sS http://secret.example.org/");
-    let inside = |address: std::net::IpAddr| world::Resolver::start(fence.world.inside(), address).expect("a forwarder");
+    let script = format!(
+        "{UNSET}curl -sS -o /dev/null -w 'curl=%{{http_code}}\\n' http://pypi.org/; curl -sS http://secret.example.org/"
+    );
+    let inside =
+        |address: std::net::IpAddr| world::Resolver::start(fence.world.inside(), address).expect("a forwarder");
     for server in ["127.0.0.1", "127.0.0.53", "127.0.0.11", "::1", "2a00:1:2:3::2"] {
         let forwarder = inside(server.parse().expect("an address"));
         forwarder.host("pypi.org", &[PUBLIC4.into()]);
@@ -427,9 +442,10 @@ fn the_plan_says_what_is_caught_and_what_stands_against_it() {
 #[test]
 fn a_control_plane_port_is_refused_at_a_stand_in_too() {
     let own = fence();
-    let fence = &own.fence;
     let flags = ["--transparent", "--allow-host", "pypi.org:8500", "--control-plane-port", "8500"];
-    let script = format!("{UNSET}curl -sS -o /dev/null http://pypi.org:8500/ 2>&1; curl -s -o /dev/null -w 'curl=%{{http_code}}\\n' http://pypi.org/");
+    let script = format!(
+        "{UNSET}curl -sS -o /dev/null http://pypi.org:8500/ 2>&1; curl -s -o /dev/null -w 'curl=%{{http_code}}\\n' http://pypi.org/"
+    );
     for rung in RUNGS {
         let ended = own.run(rung, &flags, &script);
         assert_eq!(ended.value("curl"), "200", "{ended}");
@@ -437,4 +453,3 @@ fn a_control_plane_port_is_refused_at_a_stand_in_too() {
         assert_eq!(told, ["control-plane"], "{rung:?}: {ended}");
     }
 }
-

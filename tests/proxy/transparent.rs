@@ -133,7 +133,8 @@ fn admitted_names_are_answered_by_addresses_of_their_own_and_nothing_is_forwarde
         ("secret.evil.test", 16, "dns-type", "type_not_served", "TXT"),
         ("private.wild.test", A, "private-range", "denied_address", "A"),
         ("mixed.wild.test", AAAA, "private-range", "denied_address", "AAAA"),
-        ("_sip.allowed.test", A, "malformed", "bad_label", "A"),
+        ("_sip.allowed.test", A, "default-deny", "not_allowed", "A"),
+        ("al lowed.test", A, "malformed", "space", "A"),
         ("10.0.0.5", A, "malformed", "numeric_name", "A"),
     ];
     for (at, (name, kind, rule, reason, text)) in refused.into_iter().enumerate() {
@@ -150,7 +151,8 @@ fn admitted_names_are_answered_by_addresses_of_their_own_and_nothing_is_forwarde
     for (name, code) in [("absent.wild.test", 3), ("broken.wild.test", 2)] {
         assert_eq!(fence.lookup(name, A), (code, vec![]), "{name}");
     }
-    let failures: Vec<_> = fence.world.records.failures().into_iter().map(|one| (one.operation, one.object.host)).collect();
+    let failures: Vec<_> =
+        fence.world.records.failures().into_iter().map(|one| (one.operation, one.object.host)).collect();
     let failed = |name: &str| ("lookup".to_owned(), Some(name.to_owned()));
     assert_eq!(failures, [failed("absent.wild.test"), failed("broken.wild.test")]);
     // [`Asked`] holds the resolver's log against the list at the world's end.
@@ -275,9 +277,10 @@ fn what_the_name_leads_to_is_judged_at_each_connection() {
 
 #[test]
 fn a_port_that_the_names_entry_lacks_is_refused() {
-    let fence = catching(&["allowed.test:80".to_owned(), "other.test:81".to_owned()], &[80, 81], limits(), |_, kind, _| {
-        if kind == "A" { addrs(&["127.0.0.1"]) } else { empty() }
-    });
+    let fence =
+        catching(&["allowed.test:80".to_owned(), "other.test:81".to_owned()], &[80, 81], limits(), |_, kind, _| {
+            if kind == "A" { addrs(&["127.0.0.1"]) } else { empty() }
+        });
     let (_, addresses) = fence.lookup("allowed.test", A);
     assert_eq!(fence.said(addresses[0], 81, b"GET / HTTP/1.1\r\n\r\n"), Err(ErrorKind::ConnectionReset));
     assert_eq!(fence.world.records.rules(), [("port".to_owned(), "port_not_allowed".to_owned())]);
