@@ -108,7 +108,7 @@ fn cargo() -> String {
 
 fn fetches() -> String {
     let refused = |client: &str| format!("{client}.example.net");
-    let timed = "timed() { name=$1; shift; \"$@\" >$HOME/$name.out 2>&1; echo \"$name=$?\"; }\n";
+    let timed = "timed() { name=$1; shift; \"$@\" >/tmp/$name.out 2>&1; echo \"$name=$?\"; }\n";
     let java = "java -Dhttp.proxyHost= -Dhttps.proxyHost= -Djavax.net.ssl.trustStore=/usr/local/lib/trust.p12 \
                 -Djavax.net.ssl.trustStorePassword=changeit -cp /usr/local/lib/java Fetch";
     let manifest = "[package]\\nname = \"scratch\"\\nversion = \"0.1.0\"\\nedition = \"2021\"\\n[dependencies]\\n";
@@ -300,7 +300,7 @@ fn what_connect_refuses_is_refused_here_too() {
     let fence = &own.fence;
     fence.world.write("/usr/local/lib/connect.py", CONNECT, 0o644);
     let resolver = &fence.internet.resolver;
-    let hosts = ["mixed.test", "rebound.test", "private.test", "fronted.test", "ssh.test:22"];
+    let hosts = ["mixed.test", "rebound.test", "private.test", "fronted.test"];
     let flags: Vec<&str> =
         TRANSPARENT.into_iter().chain(hosts.iter().flat_map(|host| ["--allow-host", host])).collect();
     let get = |host: &str| format!("GET / HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n");
@@ -315,16 +315,18 @@ fn what_connect_refuses_is_refused_here_too() {
         format!("never 198.19.1.1 443 {}", get("pypi.org")),
         format!("literal {PUBLIC4} 80 {}", get("pypi.org")),
         format!("port pypi.org 8080 {}", get("pypi.org")),
-        "first ssh.test 22 SSH-2.0-client\\r\\n".to_owned(),
     ]
     .join("\n");
-    let script = format!("{UNSET}/usr/bin/python3 /usr/local/lib/connect.py <<'END'\n{lines}\nEND\n");
+    // By the look-up of one name, TLS for another and for none.
+    let script = format!(
+        "{UNSET}/usr/bin/python3 /usr/local/lib/connect.py <<'END'\n{lines}\nEND\n\
+         curl -ks -o /dev/null -w 'sni=%{{http_code}}\\n' --connect-to stranger.example.org:443:fronted.test:443 https://stranger.example.org/\n\
+         openssl s_client -noservername -connect fronted.test:443 </dev/null >/tmp/nobody 2>&1; echo nobody=$?\n"
+    );
     for rung in RUNGS {
         resolver.host("mixed.test", &[PUBLIC4.into(), PRIVATE4.into()]);
         resolver.host("private.test", &[PRIVATE4.into()]);
-        for name in ["fronted.test", "ssh.test"] {
-            resolver.host(name, &[PUBLIC4.into()]);
-        }
+        resolver.host("fronted.test", &[PUBLIC4.into()]);
         // Public when it is looked up, and private when it is connected to.
         resolver.host("rebound.test", &[PUBLIC4.into()]);
         let [public, private] = [PUBLIC4, PRIVATE4].map(|address| Answer::Addresses(vec![address.into()], 0));
@@ -332,7 +334,7 @@ fn what_connect_refuses_is_refused_here_too() {
         let before = (fence.internet.http.requests().len(), fence.internet.private.requests().len());
         let ended = own.run(rung, &flags, &script);
         for (what, said) in [
-            ("served", "HTTP/1.1 200 OK"),
+            ("served", "HTTP/1.1 200 World"),
             ("fronted", "HTTP/1.1 403 Forbidden"),
             ("other", "HTTP/1.1 403 Forbidden"),
             ("mixed", "no address"),
@@ -345,7 +347,11 @@ fn what_connect_refuses_is_refused_here_too() {
         ] {
             assert_eq!(ended.value(what), said, "{rung:?} {what}: {ended}");
         }
-        assert_ne!(ended.value("tls"), "HTTP/1.1 200 OK", "{ended}");
+        assert_eq!(
+            (ended.value("tls"), ended.value("sni"), ended.value("nobody")),
+            ("ECONNRESET", "000", "1"),
+            "{ended}"
+        );
         let mut rules: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for denial in ended.denials() {
             *rules.entry((denial.operation.as_str(), denial.rule.as_str())).or_default() += denial.count;
@@ -355,7 +361,7 @@ fn what_connect_refuses_is_refused_here_too() {
         assert!(count("lookup", "private-range") >= 2, "{rung:?}: {rules:?} {ended}");
         assert_eq!(count("connect", "private-range"), 1, "{rung:?}: {rules:?} {ended}");
         assert_eq!(count("connect", "default-deny"), 1, "{rung:?}: {rules:?} {ended}");
-        assert_eq!(count("TLS", "sni"), 1, "{rung:?}: {rules:?} {ended}");
+        assert_eq!((count("TLS", "sni"), count("TLS", "tunnel-protocol")), (2, 1), "{rung:?}: {rules:?} {ended}");
         assert!(count("tcp", "default-deny") >= 1 && count("tcp", "private-range") >= 1, "{rung:?}: {rules:?} {ended}");
         let after = (fence.internet.http.requests().len(), fence.internet.private.requests().len());
         assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0), "{rung:?}: {ended}");

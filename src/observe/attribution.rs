@@ -82,6 +82,11 @@ impl Attribution {
         }
         let protocol = if on.datagram { UDP } else { TCP };
         let found = match self.sockets.of(Flow { protocol, local: on.client, remote: on.proxy }) {
+            Owner::Socket(inode) if on.datagram => match self.notes.by_question(inode) {
+                Found::One(subject) => Some(*subject),
+                Found::Several => None,
+                Found::Nobody => self.of_socket(inode, on.proxy),
+            },
             Owner::Socket(inode) => self.of_socket(inode, on.proxy),
             Owner::NoSocket | Owner::Undecided => None,
         };

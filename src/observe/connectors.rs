@@ -119,6 +119,14 @@ impl Connectors {
         one_of(self.kept.values().filter(|kept| kept.inode == Some(inode) && kept.destination == destination))
     }
 
+    /// Who called last on the socket with this inode, to have it ask a resolver. Which one is not told: what is caught arrives
+    /// where the proxy is.
+    pub fn by_question(&self, inode: u64) -> Found {
+        const PORT: u16 = 53;
+        let mut last = self.kept.values().rev();
+        one_of(last.find(|kept| kept.inode == Some(inode) && kept.destination.port() == PORT).into_iter())
+    }
+
     /// Who sent the datagrams to this destination of late, and the sockets that they called on.
     pub fn by_destination(&self, protocol: u8, destination: SocketAddr, now: Instant) -> (Found, Vec<Option<u64>>) {
         let fresh = || self.fresh(protocol, reached(destination), now);

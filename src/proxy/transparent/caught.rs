@@ -49,13 +49,18 @@ pub async fn serve<R: Recorder>(
     }
 }
 
+/// Where a connection was meant for whose destination the kernel has translated; of IPv4 alone.
+pub fn translated(stream: &TcpStream) -> io::Result<SocketAddr> {
+    let original = getsockopt(stream, sockopt::OriginalDst)?;
+    let ip = Ipv4Addr::from_bits(u32::from_be(original.sin_addr.s_addr));
+    Ok(SocketAddr::new(ip.into(), u16::from_be(original.sin_port)))
+}
+
 /// Where the client wanted to go, and the end that its own socket takes for the other one.
 fn destination(stream: &TcpStream, port: u16, serving: &Serving) -> io::Result<(SocketAddr, SocketAddr)> {
     match serving.told {
         Told::ByTranslation => {
-            let original = getsockopt(stream, sockopt::OriginalDst)?;
-            let ip = Ipv4Addr::from_bits(u32::from_be(original.sin_addr.s_addr));
-            let asked = SocketAddr::new(ip.into(), port);
+            let asked = SocketAddr::new(translated(stream)?.ip(), port);
             // Nobody whom the wall holds comes here by this address itself.
             match stream.local_addr()?.ip() == asked.ip() {
                 true => Err(io::ErrorKind::AddrNotAvailable.into()),

@@ -1,7 +1,8 @@
 //! The resolver of the command's: it answers for admitted names, by addresses that stand for them, and forwards nothing.
 
-use super::Serving;
+use super::caught::translated;
 use super::question::{A, Code, Question};
+use super::{Serving, Told};
 use crate::policy::{Host, Name};
 use crate::proxy::core::Core;
 use crate::proxy::judge::Judgement;
@@ -78,6 +79,10 @@ pub async fn conversation<R: Recorder>(
     serving: Rc<Serving>,
     core: Rc<Core<R>>,
 ) -> Result<(), Unrecorded> {
+    let proxy = match serving.told {
+        Told::ByTranslation => translated(&stream).unwrap_or(proxy),
+        Told::ByDestination => proxy,
+    };
     let on = Connection { client, proxy, datagram: false };
     while let Ok(Ok(message)) = timeout(core.limits.keep_alive, next(&mut stream)).await {
         let Some(bytes) = answer(&message, on, &serving, &core).await? else { break };
