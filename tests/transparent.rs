@@ -292,6 +292,11 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         print(f"quic={errno.errorcode[cause.errno]}")
 "#;
 
+/// Requests that the admitted names have had without TLS.
+fn served(fence: &Fence) -> usize {
+    fence.internet.http.requests().len() + fence.internet.http6.requests().len()
+}
+
 /// The same verdict as through CONNECT on a name that is rebound, on mixed answers, on another name than was asked for, and on
 /// what was never handed out.
 #[test]
@@ -300,7 +305,7 @@ fn what_connect_refuses_is_refused_here_too() {
     let fence = &own.fence;
     fence.world.write("/usr/local/lib/connect.py", CONNECT, 0o644);
     let resolver = &fence.internet.resolver;
-    let hosts = ["mixed.test", "rebound.test", "private.test", "fronted.test"];
+    let hosts = ["mixed.test", "*.rebound.test", "private.test", "fronted.test"];
     let flags: Vec<&str> =
         TRANSPARENT.into_iter().chain(hosts.iter().flat_map(|host| ["--allow-host", host])).collect();
     let get = |host: &str| format!("GET / HTTP/1.1\\r\\nHost: {host}\\r\\n\\r\\n");
@@ -310,7 +315,7 @@ fn what_connect_refuses_is_refused_here_too() {
         format!("other fronted.test 80 {}", get("stranger.example.org")),
         format!("mixed mixed.test 80 {}", get("mixed.test")),
         format!("private private.test 80 {}", get("private.test")),
-        format!("rebound rebound.test 80 {}", get("rebound.test")),
+        format!("rebound RUNG.rebound.test 80 {}", get("rebound.test")),
         format!("tls fronted.test 443 {}", get("fronted.test")),
         format!("never 198.19.1.1 443 {}", get("pypi.org")),
         format!("literal {PUBLIC4} 80 {}", get("pypi.org")),
@@ -328,11 +333,12 @@ fn what_connect_refuses_is_refused_here_too() {
         resolver.host("private.test", &[PRIVATE4.into()]);
         resolver.host("fronted.test", &[PUBLIC4.into()]);
         // Public when it is looked up, and private when it is connected to.
-        resolver.host("rebound.test", &[PUBLIC4.into()]);
+        let rebound = format!("{}.rebound.test", rung.name());
+        resolver.host(&rebound, &[PUBLIC4.into()]);
         let [public, private] = [PUBLIC4, PRIVATE4].map(|address| Answer::Addresses(vec![address.into()], 0));
-        resolver.answers("rebound.test", dns::A, [public, private]);
-        let before = (fence.internet.http.requests().len(), fence.internet.private.requests().len());
-        let ended = own.run(rung, &flags, &script);
+        resolver.answers(&rebound, dns::A, [public, private]);
+        let before = served(fence);
+        let ended = own.run(rung, &flags, &script.replace("RUNG", rung.name()));
         for (what, said) in [
             ("served", "HTTP/1.1 200 World"),
             ("fronted", "HTTP/1.1 403 Forbidden"),
@@ -363,8 +369,7 @@ fn what_connect_refuses_is_refused_here_too() {
         assert_eq!(count("connect", "default-deny"), 1, "{rung:?}: {rules:?} {ended}");
         assert_eq!((count("TLS", "sni"), count("TLS", "tunnel-protocol")), (2, 1), "{rung:?}: {rules:?} {ended}");
         assert!(count("tcp", "default-deny") >= 1 && count("tcp", "private-range") >= 1, "{rung:?}: {rules:?} {ended}");
-        let after = (fence.internet.http.requests().len(), fence.internet.private.requests().len());
-        assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0), "{rung:?}: {ended}");
+        assert_eq!((served(fence) - before, fence.internet.private.requests().len()), (1, 0), "{rung:?}: {ended}");
         assert!(ended.seal().complete, "{ended}");
     }
 }

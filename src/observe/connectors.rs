@@ -124,7 +124,7 @@ impl Connectors {
     pub fn by_question(&self, inode: u64) -> Found {
         const PORT: u16 = 53;
         let mut last = self.kept.values().rev();
-        one_of(last.find(|kept| kept.inode == Some(inode) && kept.destination.port() == PORT).into_iter())
+        one_of(last.find(|kept| kept.inode == Some(inode) && kept.destination.port() == PORT))
     }
 
     /// Who sent the datagrams to this destination of late, and the sockets that they called on.
