@@ -120,7 +120,7 @@ impl Operation {
         };
         use identity::Operation::{CallersKeyring, ProxyEnvironment};
         use kernel::Operation::{SignalSupervisor, TraceSupervisor};
-        use network::Operation::ProxyProcess;
+        use network::Operation::{Lookup, NeverHandedOut, ProxyProcess};
         matches!(
             self,
             Operation::Evidence(_)
@@ -135,7 +135,7 @@ impl Operation {
                 )
                 | Operation::Identity(CallersKeyring | ProxyEnvironment)
                 | Operation::Kernel(SignalSupervisor | TraceSupervisor)
-                | Operation::Network(ProxyProcess)
+                | Operation::Network(Lookup(_) | NeverHandedOut | ProxyProcess)
         )
     }
 
