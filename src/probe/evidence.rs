@@ -132,7 +132,10 @@ fn attributed(heard: &Heard, spec: &Spec, probe: Probe) -> Probe {
     if told >= enough {
         return probe;
     }
-    Probe { passed: false, seen: format!("{RESET} by another than the wall"), ..probe }
+    let (refused, in_all) = heard.firewall.unwrap_or_default();
+    let seen =
+        format!("{RESET} by another than the wall, which told of {told} of them and {in_all} of {refused} packets");
+    Probe { passed: false, seen, ..probe }
 }
 
 #[cfg(test)]

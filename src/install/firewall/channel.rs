@@ -30,6 +30,11 @@ const DUMP_TRIES: usize = 32;
 /// Room for the largest batch, where the socket's own buffer (net.core.wmem_default) is too small for it.
 const SEND_BUFFER: usize = 4 * 1024 * 1024;
 
+/// As many numbers of sockets from this one on are neither a process's nor any that the kernel gives (netlink(7), nl_pid).
+const PORTS: u32 = 1 << 30;
+/// How often a number is tried for that nobody has.
+const PORT_TRIES: usize = 16;
+
 /// One message of a transaction, with words for what it makes.
 pub(crate) struct Part {
     /// What the message makes, as an error names it: `rule 3 of chain judge`.
@@ -70,12 +75,24 @@ impl AsFd for Channel {
 }
 
 impl Channel {
-    /// Opens a socket in the thread's network namespace.
+    /// Opens a socket in the thread's network namespace, under a number of its own.
+    ///
+    /// The kernel would give the first one the process's, which is free again before a closed socket's end is through:
+    /// what is bound to that number by then is taken for the ended one's (nfnetlink_log.c, `nfulnl_rcv_nl_event`), and a
+    /// log goes silent. A last copy that a child closes is as late as it likes.
     pub(crate) fn open() -> Result<Channel, FirewallError> {
         let call = |call| move |source| FirewallError::Socket { call, source };
         let mut socket = Socket::new(NETLINK_NETFILTER).map_err(call("socket(AF_NETLINK, NETLINK_NETFILTER)"))?;
-        socket.bind_auto().map_err(call("bind"))?;
-        Ok(Channel { socket, sequence: Cell::new(1) })
+        for _ in 0..PORT_TRIES {
+            let mut bytes = [0; 4];
+            getrandom::fill(&mut bytes).map_err(|error| call("getrandom")(error.into()))?;
+            match socket.bind(&SocketAddr::new(PORTS + u32::from_ne_bytes(bytes) % PORTS, 0)) {
+                Ok(()) => return Ok(Channel { socket, sequence: Cell::new(1) }),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(call("bind")(error)),
+            }
+        }
+        Err(call("bind")(io::ErrorKind::AddrInUse.into()))
     }
 
     /// A socket that was opened in another network namespace. The kernel asks for NET_ADMIN over that one of whoever opened
