@@ -16,7 +16,7 @@
 //!             IPv4 options, IPv6 extension headers ................... default-deny
 //!             (but the one by which the kernel marks a large piece of a TCP stream)
 //!             the proxy .............................................. accept
-//!             the proxies of other runs .............................. default-deny
+//!             the proxies of other runs, and what leads to them ...... default-deny
 //!             DNS ports anywhere, the host's resolvers ............... dns
 //!             metadata addresses ..................................... metadata
 //!             over `lo`, between this machine's own addresses ........ as `loopback` says
@@ -77,6 +77,7 @@
 use super::expression::{Rule, Side, host};
 use super::{Egress, Loopback, WallSpec};
 use crate::mutation;
+use crate::proxy::transparent::stand_ins::ON_LOOPBACK_NETS;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_netfilter::nftables::{MetaKey, Operator};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
@@ -254,6 +255,8 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
         rules.push(to_proxy(proxy).accept());
     }
     rules.push(to(&host(PROXIES.into()), DEFAULT_DENY));
+    // Where others' proxies hear what is caught, beside a run whose sockets are made for it.
+    rules.extend(ON_LOOPBACK_NETS.map(|net| to(&net.into(), DEFAULT_DENY)));
     if !mutation::left_out("dns") {
         rules.extend(with_ports("dns-ports"));
         rules.extend(resolvers(&spec.resolvers).iter().map(|address| to(&host(*address), DNS)));

@@ -3,8 +3,8 @@
 
 use super::Sockets;
 use super::address::of;
-use super::calls::Behind;
 use super::held::{Held, Kind, Led};
+use super::living;
 use super::waiting::{Later, Outcome};
 use crate::observe::act::Received;
 use crate::observe::caller::Unread;
@@ -12,7 +12,7 @@ use crate::observe::calls::Structures;
 use crate::observe::decode::messages::{self, Fault, Layout, Rooms};
 use crate::observe::judge::{Looked, Verdict};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
 use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg};
@@ -31,7 +31,11 @@ impl Looked<'_> {
         flags: i32,
         into: &Received,
     ) -> Result<Verdict, Unread> {
-        let Ok(Behind::Held(held)) = self.behind(sockets, fd)? else { return Ok(Verdict::Passes) };
+        // Most receives are none of these, and nothing is decided here that a caller which is not seen could gain by.
+        let link = format!("/proc/{}/fd/{fd}", self.caller.tid);
+        let link = self.caller.with_sight(|| readlink(link.as_str()))?.ok();
+        let inode = link.and_then(|link| living::inode_of(link.to_str()?));
+        let Some(held) = inode.and_then(|inode| sockets.table.get(inode)) else { return Ok(Verdict::Passes) };
         let Some(led) = held.led() else { return Ok(Verdict::Passes) };
         let layout = Layout::new(self.call.structures != Structures::Native);
         let rooms = self.caller.with_memory(|| Ok(messages::rooms(self.call.caller, into, layout)))?;

@@ -6,7 +6,7 @@ use crate::install::firewall::rules::{
 };
 use crate::install::firewall::{Loopback, WallSpec, Ways};
 use crate::policy::Axis;
-use crate::proxy::transparent::stand_ins::on_loopback;
+use crate::proxy::transparent::stand_ins::{ON_LOOPBACK_NETS, on_loopback};
 use ipnet::IpNet;
 use nix::errno::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
@@ -109,7 +109,10 @@ impl SocketRules {
         if transport == Transport::Tcp && self.proxy.map(SocketAddr::V4) == Some(to) {
             return None;
         }
-        if to.ip() == IpAddr::V4(PROXIES) {
+        // What leads to proxies, those of other runs as well.
+        let stands_for_a_name =
+            |ip| matches!(ip, IpAddr::V4(v4) if ON_LOOPBACK_NETS.iter().any(|net| net.contains(&v4)));
+        if to.ip() == IpAddr::V4(PROXIES) || stands_for_a_name(to.ip()) {
             return Some(DEFAULT_DENY);
         }
         if ports && DNS_PORTS.contains(&to.port()) || self.resolvers.contains(&to.ip()) {
@@ -181,6 +184,8 @@ mod tests {
             (Tcp, "127.82.70.1:8118", None),
             (Udp, "127.82.70.1:8118", Some(DEFAULT_DENY)),
             (Tcp, "127.82.70.1:8119", Some(DEFAULT_DENY)),
+            (Tcp, "127.18.0.1:3000", Some(DEFAULT_DENY)),
+            (Tcp, "127.20.0.1:3000", Some(DEFAULT_DENY)),
             (Tcp, "127.0.0.1:3000", None),
             (Tcp, "127.9.9.9:3000", None),
             (Tcp, "0.0.0.0:3000", None),

@@ -78,6 +78,12 @@ const ON_LOOPBACK: u8 = 127;
 /// The second number of those that stand for the listed addresses, by their order.
 const LISTED: u8 = 20;
 
+/// All of loopback that may stand for something, of this run or of another.
+pub const ON_LOOPBACK_NETS: [Ipv4Net; 2] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(ON_LOOPBACK, 18, 0, 0), 15),
+    Ipv4Net::new_assert(Ipv4Addr::new(ON_LOOPBACK, LISTED, 0, 0), 16),
+];
+
 /// The address of loopback that stands for a stand-in or a listed address; `None` for all others.
 pub fn on_loopback(address: IpAddr, listed: &[IpAddr]) -> Option<Ipv4Addr> {
     match address.to_canonical() {
@@ -151,6 +157,7 @@ mod tests {
             let address: IpAddr = address.parse().unwrap();
             assert_eq!(on_loopback(address, &listed).unwrap().to_string(), there);
             assert_eq!(by_loopback(there.parse().unwrap(), &listed), Some(address));
+            assert!(ON_LOOPBACK_NETS.iter().any(|net| net.contains(&there.parse::<Ipv4Addr>().unwrap())));
         }
         for never in ["11.22.33.11", "198.20.0.1", "127.18.0.1", "::1"] {
             assert_eq!(on_loopback(never.parse().unwrap(), &listed), None, "{never}");
