@@ -100,8 +100,11 @@ impl Box {
     }
 }
 
-/// Where the toolchain of this machine has its cargo.
+/// Where the toolchain of this machine has its cargo, past what chooses one.
 fn cargo() -> String {
+    if let Ok(path) = std::env::var("CARGO") {
+        return path;
+    }
     let found = Command::new("rustup").args(["which", "cargo"]).output().expect("rustup");
     String::from_utf8(found.stdout).expect("a path").trim().to_owned()
 }
