@@ -70,7 +70,11 @@ static TABLES: LazyLock<[Calls; 3]> = LazyLock::new(|| {
     let ids = Ids { uid: 10_001, gid: 10_002 };
     let terms = [(Posture::Locked, Means::FULL), (Posture::Restricted, Means::FULL), (Posture::Locked, Means::BARE)];
     terms.map(|(privilege, means)| {
-        Calls::new(&Terms { privilege, network: Posture::Restricted, means, reads: Reads::Names }, ids, &[Abi::I386])
+        Calls::new(
+            &Terms { privilege, network: Posture::Restricted, means, reads: Reads::Names, caught: true },
+            ids,
+            &[Abi::I386],
+        )
     })
 });
 
