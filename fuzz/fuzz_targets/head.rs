@@ -28,7 +28,7 @@ fuzz_target!(|input: (u8, &[u8])| {
         Err(malformed) => assert!(!malformed.reason().is_empty()),
     }
     let tunnel = Authority::parse_connect(b"allowed.test:80").expect("an authority");
-    match Target::within(&head, &tunnel) {
+    match Target::within(&head, &tunnel, false) {
         Ok(Target::Tunnel(_)) => panic!("a tunnel within a tunnel"),
         Ok(Target::Exchange { authority, path }) => {
             assert_eq!(authority, tunnel);

@@ -29,7 +29,7 @@ const TRIES: usize = 64;
 pub fn sockets(plan: &CatchPlan, told: &Told) -> io::Result<Vec<OwnedFd>> {
     let avoided = &plan.refused_ports[..];
     let mut all: Vec<OwnedFd> = Vec::new();
-    for ip in stubs(plan) {
+    for ip in stubs(plan, told) {
         let (udp, tcp) = resolver(ip, avoided)?;
         all.extend([udp.into(), tcp.into()]);
     }
@@ -42,8 +42,12 @@ pub fn sockets(plan: &CatchPlan, told: &Told) -> io::Result<Vec<OwnedFd>> {
     Ok(all)
 }
 
-/// Where questions are answered, of either family that resolvers are of.
-fn stubs(plan: &CatchPlan) -> Vec<IpAddr> {
+/// Where questions are answered, of either family that resolvers are of. Where no wall keeps others from it there is none on
+/// `::1`, and sockets of IPv6 are led to the one of IPv4.
+fn stubs(plan: &CatchPlan, told: &Told) -> Vec<IpAddr> {
+    if *told == Told::ByDestination {
+        return vec![IpAddr::V4(PROXIES)];
+    }
     let is_v6 = |resolver: &SocketAddr| resolver.ip().to_canonical().is_ipv6();
     let v4 = plan.resolvers.iter().any(|one| !is_v6(one)).then_some(IpAddr::V4(PROXIES));
     // Without IPv6 here no question gets that far.
@@ -116,7 +120,8 @@ impl Bound {
         }
         let stub_of = |asked: &SocketAddr| {
             let is_v4 = asked.ip().to_canonical().is_ipv4();
-            stubs.iter().find(|stub| stub.is_ipv4() == is_v4).copied()
+            let any = told == Told::ByDestination;
+            stubs.iter().find(|stub| any || stub.is_ipv4() == is_v4).copied()
         };
         let led = plan.resolvers.iter().filter_map(|asked| Some((*asked, stub_of(asked)?)));
         let ways = Ways {

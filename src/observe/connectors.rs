@@ -119,12 +119,11 @@ impl Connectors {
         one_of(self.kept.values().filter(|kept| kept.inode == Some(inode) && kept.destination == destination))
     }
 
-    /// Who called last on the socket with this inode, to have it ask a resolver. Which one is not told: what is caught arrives
-    /// where the proxy is.
+    /// Who called on the socket with this inode, to have it ask a resolver. Which one is not told: what is caught arrives where
+    /// the proxy is.
     pub fn by_question(&self, inode: u64) -> Found {
         const PORT: u16 = 53;
-        let mut last = self.kept.values().rev();
-        one_of(last.find(|kept| kept.inode == Some(inode) && kept.destination.port() == PORT))
+        one_of(self.kept.values().filter(|kept| kept.inode == Some(inode) && kept.destination.port() == PORT))
     }
 
     /// Who sent the datagrams to this destination of late, and the sockets that they called on.

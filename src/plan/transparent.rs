@@ -92,18 +92,18 @@ impl CatchPlan {
         resolvers.dedup();
         resolvers.truncate(MOST_RESOLVERS);
         let refused_ports = control_plane.into_iter().chain(DNS_PORTS).collect();
-        Ok(Some(CatchPlan { ports, resolvers, listed: listed(proxy), refused_ports }))
+        Ok(Some(CatchPlan { ports, resolvers, listed: listed(proxy, &facts.own_addresses), refused_ports }))
     }
 }
 
-/// The addresses that the hosts file gives to admitted names, each with the first of them. Those of loopback are nobody's
+/// The addresses that the hosts file gives to admitted names, each with the first of them. Those of this machine are nobody's
 /// stand-ins, and one of IPv6 is refused as ever: clients try the others then.
-fn listed(proxy: &ProxyPlan) -> Vec<(IpAddr, Name)> {
+fn listed(proxy: &ProxyPlan, own: &[IpAddr]) -> Vec<(IpAddr, Name)> {
     let mut found: Vec<(IpAddr, Name)> = Vec::new();
     for (name, addresses) in &proxy.dns.hosts {
         let is_admitted = |name: &Name| proxy.allowlist.first_port(&Host::Name(name.clone())).is_some();
         let Some(name) = Name::parse(name.as_bytes()).ok().filter(is_admitted) else { continue };
-        for address in addresses.iter().filter(|address| address.is_ipv4() && !address.is_loopback()) {
+        for address in addresses.iter().filter(|one| one.is_ipv4() && !one.is_loopback() && !own.contains(one)) {
             if found.len() < MOST_LISTED && !found.iter().any(|(one, _)| one == address) {
                 found.push((*address, name.clone()));
             }

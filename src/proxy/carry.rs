@@ -39,7 +39,7 @@ pub async fn carry<R: Recorder>(opened: Opened, core: &Core<R>) -> Result<(), Un
         port if port == 80 || caught => match begins(&mut client, &mut server, core).await {
             Some(first) if begins_handshake(first) => Carried::Tls,
             Some(_) => {
-                let within = Within::new(permit, server);
+                let within = Within::new(permit, server, caught);
                 let by = Instant::now() + core.limits.head;
                 // A tunnel within the tunnel is none that is opened.
                 return Box::pin(requests(client, core, Some(within), by)).await.map(|_| ());

@@ -33,12 +33,14 @@ pub struct Within {
     authority: Authority,
     /// The connection that the tunnel was opened with, for its first request.
     ready: Option<(Permit, Wire)>,
+    /// Whether the client has not named the host yet.
+    unnamed: bool,
 }
 
 impl Within {
-    /// For a tunnel that was permitted, and its connection.
-    pub fn new(permit: Permit, server: Wire) -> Within {
-        Within { authority: permit.authority().clone(), ready: Some((permit, server)) }
+    /// For a tunnel that was permitted, and its connection; `unnamed` where an address alone has led the client to it.
+    pub fn new(permit: Permit, server: Wire, unnamed: bool) -> Within {
+        Within { authority: permit.authority().clone(), ready: Some((permit, server)), unnamed }
     }
 }
 
@@ -74,7 +76,7 @@ pub async fn requests<R: Recorder>(
         // A tunnel's bytes begin after its answer: what comes before would be a body or another request.
         let early = head.method == "CONNECT" && !wire.inflow.unused().is_empty();
         let target = match &within {
-            Some(within) => Target::within(&head, &within.authority),
+            Some(within) => Target::within(&head, &within.authority, within.unnamed),
             None => Target::of(&head),
         };
         let target = match target {

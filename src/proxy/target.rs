@@ -36,8 +36,8 @@ impl Target {
     }
 
     /// Takes a request apart that a client sends to a tunnel's host, in origin or in absolute form (RFC 9112, 3.2.1 and
-    /// 3.2.2). Target and Host must both name that host.
-    pub fn within(head: &Head, tunnel: &Authority) -> Result<Target, Malformed> {
+    /// 3.2.2). Target and Host must both name that host; where nobody has named it before, as `unnamed` says, one of them must.
+    pub fn within(head: &Head, tunnel: &Authority, unnamed: bool) -> Result<Target, Malformed> {
         let target = match head.target.first() {
             _ if head.method == "CONNECT" => return Err(Malformed::TargetForm),
             Some(b'/') if head.target.contains(&b'#') => return Err(Malformed::Target),
@@ -49,6 +49,10 @@ impl Target {
         };
         let mut named = head.fields.iter().filter(|field| field.is("host"));
         let hosts = named.next().map(|field| Authority::parse_with_default(&field.value, 80)).transpose()?;
+        let is_named = hosts.is_some() || !matches!(head.target.first(), Some(b'/' | b'*'));
+        if unnamed && !is_named {
+            return Ok(Target::Elsewhere { authority: tunnel.clone(), named: "none".to_owned() });
+        }
         let by_target = match &target {
             Target::Exchange { authority, .. } => Some(authority.clone()),
             Target::Tunnel(_) | Target::Elsewhere { .. } => None,

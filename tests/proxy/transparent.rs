@@ -214,12 +214,15 @@ fn a_connection_is_judged_by_the_host_that_its_client_names() {
         let answer = fence.said(addresses[0], port, get(host).as_bytes()).unwrap();
         assert_eq!(status(&answer), 403, "{answer}");
     }
+    // Nobody has named a host where the address alone led here.
+    let answer = fence.said(addresses[0], port, b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!(status(&answer), 403, "{answer}");
     let hello = |name: &[u8]| records(&client_hello(&[name]), 4096);
     for bytes in [hello(b"evil.test"), records(&client_hello(&[]), 4096)] {
         assert!(fence.said(addresses[0], port, &bytes).is_ok_and(|answer| !answer.contains("HTTP")));
     }
     let rules: Vec<String> = fence.world.records.denials().into_iter().map(|denial| denial.rule).collect();
-    assert_eq!(rules, ["tunnel-host", "tunnel-host", "sni", "sni"]);
+    assert_eq!(rules, ["tunnel-host", "tunnel-host", "tunnel-host", "sni", "sni"]);
     assert_eq!(origin.seen().iter().filter(|seen| seen.starts_with("GET")).count(), 2, "{:?}", origin.seen());
 }
 

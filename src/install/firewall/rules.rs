@@ -239,6 +239,7 @@ fn judge(spec: &WallSpec) -> Vec<Rule> {
         // A proxy connects as nobody's command: it would carry requests to the ports that are named.
         if !spec.control_plane_ports.is_empty() {
             rules.push(to(&host(PROXIES.into()), CONTROL_PLANE));
+            rules.extend(ON_LOOPBACK_NETS.map(|net| to(&net.into(), CONTROL_PLANE)));
         }
         return rules;
     }
@@ -396,7 +397,11 @@ pub(super) mod tests {
         let open = WallSpec { egress: Egress::Open, ..spec() };
         let ruleset = ruleset(&open, &[]);
         let judge = ruleset.chains.iter().find(|c| c.name == "judge").unwrap();
-        assert_eq!(judge.rules.len(), 1 + WITH_PORTS.len() + 1, "answers, the ports, and the proxies");
+        assert_eq!(
+            judge.rules.len(),
+            1 + WITH_PORTS.len() + 1 + ON_LOOPBACK_NETS.len(),
+            "answers, the ports, and the proxies"
+        );
         assert!(!ruleset.chains.iter().any(|c| c.name == "exit"));
     }
 

@@ -24,7 +24,7 @@ use nix::libc;
 use nix::unistd::Pid;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What is behind one of the caller's descriptors.
 pub(super) enum Behind {
@@ -55,6 +55,10 @@ pub(super) fn is_abstract(address: &[u8]) -> bool {
 
 /// How long a message may wait for a datagram socket that is about to be made.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it may wait for a look-up's to be closed.
+const LOOK_UP: Duration = Duration::from_millis(800);
+/// How often it is looked meanwhile whether any is in use.
+const SWEPT_EVERY: Duration = Duration::from_millis(20);
 
 impl Looked<'_> {
     pub(in crate::observe) fn on_socket(&self, asked: SocketCall) -> Result<Verdict, Unread> {
@@ -289,10 +293,15 @@ impl Looked<'_> {
         let object = Target::Text("a message while datagram sockets are open".into());
         let refusal = self.refusal(Errno::EPERM, object, DEFAULT_DENY);
         let refusal = Refusal { axis: Some(Axis::Network), ..refusal };
+        // Where names are answered a datagram socket may be that of a look-up, which is over soon.
+        let waits = if sockets.rules.caught.is_some() { LOOK_UP } else { Duration::ZERO };
+        let (since, mut swept) = (Instant::now(), None);
         let attempt = move || {
+            let now = Instant::now();
             let way = match sockets.table.ask_way(tid, id) {
-                Way::Barred => {
+                Way::Barred if swept.is_none_or(|swept| now.duration_since(swept) >= SWEPT_EVERY) => {
                     sweep_datagrams(&sockets);
+                    swept = Some(now);
                     sockets.table.ask_way(tid, id)
                 }
                 way => way,
@@ -300,6 +309,7 @@ impl Looked<'_> {
             match way {
                 Way::Free => Outcome::GoesOn,
                 Way::NotYet => Outcome::Blocked,
+                Way::Barred if now.duration_since(since) < waits => Outcome::Blocked,
                 Way::Barred => Outcome::Refused(Errno::EPERM, Box::new(refusal.clone())),
             }
         };

@@ -69,8 +69,9 @@ fn destination(stream: &TcpStream, port: u16, serving: &Serving) -> io::Result<(
         }
         Told::ByDestination => {
             let local = stream.local_addr()?;
-            let asked: IpAddr = stand_ins::by_loopback(local.ip(), &serving.listed).unwrap_or(local.ip());
-            Ok((SocketAddr::new(asked, port), local))
+            // By any other address of loopback nobody is led here.
+            let asked: Option<IpAddr> = stand_ins::by_loopback(local.ip(), &serving.listed);
+            Ok((SocketAddr::new(asked.ok_or(io::ErrorKind::AddrNotAvailable)?, port), local))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Where stand-ins are taken from: the range for benchmarks of network devices (RFC 2544; RFC 5735), which no network routes
-/// and none of the judgements here ever admits.
+/// and the judgement refuses unless a policy trusts it.
 pub const STAND_INS: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15);
 
 /// Most names that have one at a time; a further one takes that of the name that was asked for longest ago.

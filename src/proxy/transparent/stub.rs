@@ -121,19 +121,20 @@ async fn answer<R: Recorder>(
         core.recorder.denial(denial, Some(on)).await?;
         Ok(Some(question.answer(Code::Refused)))
     };
-    let name = match Name::parse(&question.name) {
-        Ok(name) => name,
-        Err(bad) => return refuse(record::RULE_MALFORMED, bad.reason(), &[]).await,
-    };
-    let host = Host::Name(name.clone());
-    if !core.judge.admits_at_any_port(&host) && core.judge.is_search_of_admitted(&text) {
+    let parsed = Name::parse(&question.name);
+    let admitted = parsed.as_ref().is_ok_and(|name| core.judge.admits_at_any_port(&Host::Name(name.clone())));
+    if !admitted && core.judge.is_search_of_admitted(&text) {
         // A resolver's client asks for a name below each search domain as well (resolv.conf(5)); it is not what is meant.
         return Ok(Some(question.answer(Code::NxDomain)));
     }
     if !question.is_for_addresses() {
         return refuse("dns-type", "type_not_served", &[]).await;
     }
-    let authority = core.judge.at_first_port(host);
+    let name = match parsed {
+        Ok(name) => name,
+        Err(bad) => return refuse(record::RULE_MALFORMED, bad.reason(), &[]).await,
+    };
+    let authority = core.judge.at_first_port(Host::Name(name.clone()));
     match core.judge.judge(&authority).await {
         Judgement::Permitted(_) => core.recorder.free_to_admit().await,
         Judgement::Refused(refusal) => return refuse(&refusal.rule, &refusal.reason, &refusal.addrs).await,
