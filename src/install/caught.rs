@@ -2,13 +2,13 @@
 
 use super::firewall::Ways;
 use super::firewall::rules::PROXIES;
+use crate::observe::sockets::held::bind_to_lo;
 use crate::plan::transparent::CatchPlan;
 use crate::proxy::transparent::{Caught, Told};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
-use std::ffi::OsString;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// What is bound, and the ways to it.
 #[derive(Debug)]
@@ -83,16 +83,10 @@ fn avoiding(avoided: &[u16], bind: impl Fn() -> io::Result<TcpListener>) -> io::
 /// A listener on every address of loopback and on no other device: by the one that a client has connected to, it tells which name
 /// it means.
 fn anywhere_on_loopback() -> io::Result<TcpListener> {
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
-    use std::os::fd::AsRawFd;
-    const LO: &str = "lo";
     let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     // First, so that no other device ever has it.
-    setsockopt(&socket, sockopt::BindToDevice, &OsString::from(LO))?;
-    if getsockopt(&socket, sockopt::BindToDevice)?.to_string_lossy().trim_end_matches('\0') != LO {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    bind(socket.as_raw_fd(), &SockaddrIn::from(std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)))?;
+    bind_to_lo(socket.as_fd())?;
+    bind(socket.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)))?;
     Ok(socket.into())
 }
 

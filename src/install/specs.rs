@@ -39,8 +39,8 @@ pub(super) fn sockets(
     let is_socket = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let sockets = plan.mounts.iter().flat_map(|view| &view.masks).filter(|path| is_socket(path));
     let masked = sockets.chain(plan.mounts.iter().flat_map(|view| &view.shields)).cloned().collect();
-    let rules = || SocketRules::from(&wall_spec(run, identity.uid.as_raw(), proxy, wall, 0));
-    made.then(|| SocketRules { masked, caught, ..rules() })
+    let wall = WallSpec { caught, ..wall_spec(run, identity.uid.as_raw(), proxy, wall, 0) };
+    made.then(|| SocketRules { masked, ..SocketRules::from(&wall) })
 }
 
 /// Paths whose reads are the notifier's to tell of.

@@ -10,7 +10,7 @@ use crate::proxy::transparent::stand_ins::STAND_INS;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Most ports on which connections are caught: each has a listener.
-pub const MOST_PORTS: usize = 64;
+const MOST_PORTS: usize = 64;
 /// Most addresses of the hosts file that stand for admitted names.
 const MOST_LISTED: usize = 64;
 /// Most resolvers in whose place names are answered; the C library asks three.
@@ -79,7 +79,6 @@ impl CatchPlan {
         // An empty list has none: what is sent to stand-ins is judged all the same.
         let mut ports = proxy.allowlist.ports();
         ports.insert(HTTPS);
-        let mut ports: Vec<u16> = ports.into_iter().collect();
         ports.retain(|port| !control_plane.contains(port));
         if ports.len() > MOST_PORTS {
             return Err(NotCaught::Ports(ports.len()));
@@ -92,6 +91,7 @@ impl CatchPlan {
         resolvers.dedup();
         resolvers.truncate(MOST_RESOLVERS);
         let refused_ports = control_plane.into_iter().chain(DNS_PORTS).collect();
+        let ports = ports.into_iter().collect();
         Ok(Some(CatchPlan { ports, resolvers, listed: listed(proxy, &facts.own_addresses), refused_ports }))
     }
 }

@@ -97,8 +97,8 @@ impl Allowlist {
 
     /// A port on which a host is admitted, of those on which it is; `None` where it is on none.
     pub fn first_port(&self, host: &Host) -> Option<u16> {
-        let mut ports = self.naming(host).flatten().map(|entry| entry.port.unwrap_or(DEFAULT_PORTS[1]));
-        ports.next()
+        let entry = self.naming(host).flatten().next()?;
+        Some(entry.port.unwrap_or(DEFAULT_PORTS[1]))
     }
 
     /// Every port on which some host is admitted.

@@ -29,13 +29,12 @@ impl Shadow {
             filesystem: None,
             privilege: None,
             explain: None,
-            transparent: None,
+            // A shadow's command sends where it likes, and is answered by whom it asks.
+            transparent: Some(false),
             shadow: None,
             ..over.clone()
         };
-        let (mut layer, file) = Layer::of_base(&named)?;
-        // A shadow's command sends where it likes, and is answered by whom it asks.
-        layer.transparent = None;
+        let (layer, file) = Layer::of_base(&named)?;
         // Before it is followed: a file may name itself.
         if layer.shadow.is_some() {
             return Err(PolicyError::ShadowOfShadow(named));

@@ -1,11 +1,8 @@
 //! What probes try where tools that ask no proxy are served: questions to the host's resolver, and connections to addresses that
 //! stand for names.
 
-use super::child::name_of;
 use super::network::said;
 use crate::proxy::transparent::stand_ins::STAND_INS;
-use nix::errno::Errno;
-use nix::libc;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -19,6 +16,10 @@ pub struct CaughtSeen {
     pub port: u16,
 }
 
+/// The answer to what is refused.
+pub const REFUSED: &str = "REFUSED";
+/// The proxy has taken the connection, and ended it.
+pub const RESET: &str = "reset";
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The identifier of the question.
@@ -53,7 +54,7 @@ fn code_name(code: u8) -> String {
         0 => "NOERROR".to_owned(),
         2 => "SERVFAIL".to_owned(),
         3 => "NXDOMAIN".to_owned(),
-        5 => "REFUSED".to_owned(),
+        5 => REFUSED.to_owned(),
         other => format!("code {other}"),
     }
 }
@@ -67,14 +68,9 @@ pub fn never_handed_out(seen: CaughtSeen) -> String {
         stream.read(&mut [0])
     })();
     match outcome {
-        Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) => RESET.to_owned(),
-        Err(error) => error.raw_os_error().map_or_else(|| error.to_string(), |errno| name_of(Errno::from_raw(errno))),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => RESET.to_owned(),
+        Err(error) => said(&error),
         Ok(0) => "ended".to_owned(),
         Ok(_) => "bytes came".to_owned(),
     }
 }
-
-/// The proxy has taken the connection, and ended it.
-pub const RESET: &str = "reset";
-/// The answer to what is refused.
-pub const REFUSED: &str = "REFUSED";

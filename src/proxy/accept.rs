@@ -17,7 +17,8 @@ const BATCH: u32 = 16;
 
 /// Accepts connections and serves each in a task of its own, until accept(2) fails for good.
 ///
-/// Over the cap a connection is taken and closed, and counted; all listeners of a proxy share the cap. Where descriptors or memory run out the loop waits, 50 ms at first and a second at most.
+/// Over the cap a connection is taken and closed, and counted; all listeners of a proxy share the cap. Where descriptors or
+/// memory run out the loop waits, 50 ms at first and a second at most.
 pub async fn accept<R, Served>(
     listener: TcpListener,
     core: Rc<Core<R>>,

@@ -5,8 +5,9 @@
 //! (`socks`) → the judgement (`judge`, `resolve`, called by `admission`) → a connection to a judged address, or to the
 //! parent proxy (`dial`, `upstream`) → what a tunnel may carry (`carry`, `tls`, `tunnel`) or one exchange (`exchange`,
 //! `body`, `response`), whose bytes are pumped (`pump`). Whatever is refused is on record (`record`, [`channel`]) before it
-//! is answered (`answer`, `explain`). Tools that ask no proxy come by [`transparent`]. HTTP is read here by one strict parser instead of a library's: the bytes that were
-//! judged are then the bytes that are sent, and nothing is answered before it is recorded.
+//! is answered (`answer`, `explain`). Tools that ask no proxy come by [`transparent`]. HTTP is read here by one strict parser
+//! instead of a library's: the bytes that were judged are then the bytes that are sent, and nothing is answered before it is
+//! recorded.
 
 mod accept;
 mod admission;
@@ -185,6 +186,14 @@ pub fn run<R: Recorder>(listeners: impl Into<Listeners>, spec: ProxySpec, record
     runtime.block_on(serving).unwrap_or_else(|end| std::panic::resume_unwind(end.into_panic()))
 }
 
+/// A listener, with its address, once it listens.
+fn listening(listener: TcpListener, backlog: i32) -> Result<(tokio::net::TcpListener, SocketAddr), ProxyError> {
+    let local = listener.local_addr().map_err(setup("getsockname"))?;
+    listen(&listener, Backlog::new(backlog).unwrap_or(Backlog::MAXCONN)).map_err(|e| setup("listen")(e.into()))?;
+    listener.set_nonblocking(true).map_err(setup("fcntl"))?;
+    Ok((tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?, local))
+}
+
 /// Gives back what only the start needed, once it is over.
 async fn rest() -> std::convert::Infallible {
     tokio::time::sleep(STARTED).await;
@@ -202,10 +211,7 @@ async fn serve<R: Recorder>(listeners: Listeners, spec: ProxySpec, recorder: R) 
     if !(local.is_ipv4() && local.ip().is_loopback()) {
         return Err(ProxyError::NotLoopback(local));
     }
-    let backlog = Backlog::new(spec.limits.backlog).unwrap_or(Backlog::MAXCONN);
-    listen(&listener, backlog).map_err(|e| setup("listen")(e.into()))?;
-    listener.set_nonblocking(true).map_err(setup("fcntl"))?;
-    let listener = tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?;
+    let (listener, local) = listening(listener, spec.limits.backlog)?;
 
     let resolver = resolve::Resolver::new(spec.dns, &spec.limits)
         .map_err(|e| setup("resolver")(io::Error::other(e.to_string())))?;

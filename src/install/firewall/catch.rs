@@ -52,7 +52,7 @@ impl Ways {
         let all = stubs.iter().flat_map(|stub| [(UDP, *stub), (TCP, *stub)]);
         let all = all.chain(self.ports.iter().map(|(_, at)| (TCP, *at)));
         all.flat_map(|(protocol, at)| {
-            let others = to(protocol, at).not_opened_by(uid).not_opened_by(0);
+            let others = to(protocol, at).of_others(uid);
             let barred = if protocol == TCP { others.reset() } else { others.unreachable() };
             [barred, to(protocol, at).opened_by(uid).accept()]
         })
@@ -61,11 +61,10 @@ impl Ways {
 
     /// The chains that lead them.
     pub(super) fn chains(&self, uid: u32) -> Vec<Chain> {
-        let to_port = |port: u16| Rule::any().port(port);
         let questions = self.questions(uid).map(|(rule, stub)| rule.lead_to(stub));
         let destinations = self.destinations(uid).map(|rule| rule.goto(PORTS));
-        let leading = self.ports.iter().map(|(port, at)| to_port(*port).lead_to(*at));
-        let let_by = self.ports.iter().map(|(port, _)| to_port(*port).accept());
+        let leading = self.ports.iter().map(|(port, at)| Rule::any().port(*port).lead_to(*at));
+        let let_by = self.ports.iter().map(|(port, _)| Rule::any().port(*port).accept());
         let catching = if mutation::left_out("catch") { Vec::new() } else { questions.chain(destinations).collect() };
         vec![
             Chain { name: PORTS, hooked: None, rules: leading.collect() },

@@ -69,9 +69,14 @@ impl Rule {
     }
 
     /// `meta skuid != UID`. A packet without an opener matches neither this nor [`Rule::opened_by`].
-    pub(super) fn not_opened_by(mut self, uid: u32) -> Rule {
+    fn not_opened_by(mut self, uid: u32) -> Rule {
         self.push(Expressions::Meta(vec![Meta::DestinationRegister(Register::Reg1), Meta::Key(MetaKey::SocketUserId)]));
         self.compare(Operator::NotEqual, &uid.to_ne_bytes())
+    }
+
+    /// `meta skuid != { UID, 0 }`: the rule holds whoever is neither this uid nor root.
+    pub(super) fn of_others(self, uid: u32) -> Rule {
+        self.not_opened_by(uid).not_opened_by(0)
     }
 
     /// `meta l4proto N`.

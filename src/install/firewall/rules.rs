@@ -173,7 +173,7 @@ pub(super) fn ruleset(spec: &WallSpec, own: &[IpAddr]) -> Ruleset {
         ("exit", libc::NF_INET_POST_ROUTING, LATE, "leaving"),
     ] {
         if !spec.shadow && (restricted || to == "judge") && !(name == "early" && mutation::left_out("early")) {
-            let bar = spec.proxy.filter(|_| name == "late").map(|proxy| of_others(spec.uid, proxy));
+            let bar = spec.proxy.filter(|_| name == "late").map(|proxy| to_proxy(proxy).of_others(spec.uid).reset());
             let caught = spec.caught.iter().flat_map(|ways| match name {
                 "early" => ways.let_by(spec.uid),
                 "late" => ways.arrive(spec.uid),
@@ -292,11 +292,6 @@ fn hop_by_hop() -> Vec<Rule> {
 fn to_proxy(proxy: SocketAddrV4) -> Rule {
     let rule = Rule::any().address(Side::Destination, host((*proxy.ip()).into()));
     rule.protocol(libc::IPPROTO_TCP as u8).port(proxy.port())
-}
-
-/// Refuses the run's proxy to everybody but the command and root.
-fn of_others(uid: u32, proxy: SocketAddrV4) -> Rule {
-    to_proxy(proxy).not_opened_by(uid).not_opened_by(0).reset()
 }
 
 /// The resolvers that are refused whatever the port: all but the addresses that everything else on loopback has too.

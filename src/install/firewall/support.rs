@@ -86,8 +86,8 @@ pub fn probe_support() -> Result<Support, FirewallError> {
     // A table or chain that is refused takes every rule in it along; EPERM answers the batch as a whole.
     let of_nat = |m: &String| m.starts_with("chain translating") || m.contains("of chain dnat:");
     let nat = !missing.iter().any(of_nat);
-    let without = missing.iter().filter(|m| !of_nat(m));
-    let nftables = !without.into_iter().any(|m| ["table", "chain", "nftables"].iter().any(|w| m.starts_with(w)));
+    let of_all = |m: &String| !of_nat(m) && ["table", "chain", "nftables"].iter().any(|w| m.starts_with(w));
+    let nftables = !missing.iter().any(of_all);
     let holds = |chain: &str| nftables && !missing.iter().any(|m| m.contains(&format!("of chain {chain}:")));
     let mut support = Support {
         nftables,

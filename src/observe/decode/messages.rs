@@ -105,10 +105,8 @@ pub fn message(memory: &dyn Memory, at: u64, layout: Layout) -> Result<Message, 
         _ if name == 0 => Vec::new(),
         length => memory.bytes(name, length.min(ADDRESS_MAX))?,
     };
-    let vector = if count == 0 { Vec::new() } else { memory.bytes(parts, count * 2 * width)? };
     let mut message = Message { name, ..Message::default() };
-    for part in vector.chunks_exact(2 * width) {
-        let (base, length) = (layout.at(part, 0), layout.at(part, width) as usize);
+    for (base, length) in vector(memory, parts, count, layout)? {
         if isize::try_from(length).is_err() {
             return Err(Fault::Errno(Errno::EINVAL));
         }
@@ -118,6 +116,14 @@ pub fn message(memory: &dyn Memory, at: u64, layout: Layout) -> Result<Message, 
         message.control = controls(&memory.bytes(control, size)?, layout)?;
     }
     Ok(message)
+}
+
+/// The parts of a `struct iovec` array: where each is, and its length.
+fn vector(memory: &dyn Memory, at: u64, count: usize, layout: Layout) -> Result<Vec<(u64, usize)>, Fault> {
+    let part = 2 * layout.word;
+    let bytes = if count == 0 { Vec::new() } else { memory.bytes(at, count * part)? };
+    let read = |part: &[u8]| (layout.at(part, 0), layout.at(part, layout.word) as usize);
+    Ok(bytes.chunks_exact(part).map(read).collect())
 }
 
 /// Where a message is to be laid down that is received.
@@ -154,19 +160,18 @@ pub fn rooms(memory: &dyn Memory, into: &Received, layout: Layout) -> Result<Roo
     let field = |index: usize| layout.at(&head, index * width);
     let place = |index: usize| at.wrapping_add((index * width) as u64);
     let name_room = usize::try_from(word(&head, width) as i32).map_err(|_| Fault::Errno(Errno::EINVAL))?;
-    let (vector, count) = (field(2), field(3) as usize);
+    let count = field(3) as usize;
     if count > PARTS_MAX {
         return Err(Fault::Errno(Errno::EMSGSIZE));
     }
-    let vector = if count == 0 { Vec::new() } else { memory.bytes(vector, count * 2 * width)? };
+    let mut parts = vector(memory, field(2), count, layout)?;
     let mut left = DATA_MAX;
-    let parts = vector.chunks_exact(2 * width).map(|part| {
-        let length = (layout.at(part, width) as usize).min(left);
-        left -= length;
-        (layout.at(part, 0), length)
-    });
+    for (_, length) in &mut parts {
+        *length = (*length).min(left);
+        left -= *length;
+    }
     Ok(Rooms {
-        parts: parts.collect(),
+        parts,
         name: field(0),
         name_room,
         name_length: place(1),

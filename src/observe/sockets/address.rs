@@ -68,12 +68,13 @@ pub fn of(address: SocketAddr, flow: u32, scope: u32) -> Vec<u8> {
     }
 }
 
-/// An address as a socket of that kind takes it: one of IPv4 is mapped for a socket of IPv6 (RFC 4291, 2.5.5.2).
-pub fn on(kind: Kind, address: SocketAddr) -> SocketAddr {
-    match (kind, address.ip().to_canonical()) {
-        (Kind::Inet(_, true), IpAddr::V4(v4)) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
-        (_, plain) => SocketAddr::new(plain, address.port()),
-    }
+/// An address as a socket of that kind takes and tells it: one of IPv4 is mapped for a socket of IPv6 (RFC 4291, 2.5.5.2).
+pub fn on(kind: Kind, address: SocketAddr) -> Vec<u8> {
+    let ip = match (kind, address.ip().to_canonical()) {
+        (Kind::Inet(_, true), IpAddr::V4(v4)) => v4.to_ipv6_mapped().into(),
+        (_, plain) => plain,
+    };
+    of(SocketAddr::new(ip, address.port()), 0, 0)
 }
 
 /// Whether bind(2) to an address would bind the socket to a device other than `lo` by its scope, which it does without any

@@ -1,8 +1,8 @@
 //! The verdict on a call on a socket.
 
 use super::Sockets;
-use super::address::{Destination, destination, names_device};
-use super::held::{Held, Kind};
+use super::address::{Destination, destination, names_device, on};
+use super::held::{Held, Kind, Led};
 use super::rules::{Transport, axis, meant};
 use super::table::{Known, Way};
 use super::waiting::{Later, Outcome};
@@ -19,10 +19,13 @@ use crate::observe::told::{Refusal, Target};
 use crate::policy::Axis;
 use crate::procfs::{self, field};
 use nix::errno::Errno;
-use nix::fcntl::readlink;
+use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
+use nix::sys::stat::Mode;
+use nix::sys::uio::pwrite;
 use nix::unistd::Pid;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -139,17 +142,33 @@ impl Looked<'_> {
         }
     }
 
-    /// Where a socket of the inet families is led that is to go to `to`, if it is caught. What names further hops in its header
-    /// is not.
-    pub(super) fn led(
+    /// Leads a socket of the inet families that is to go to `to` elsewhere, if that is caught: the address that the kernel is
+    /// told, and the note of who sends. What names further hops in its header is not.
+    pub(super) fn lead(
         &self,
         sockets: &Sockets,
         held: &Held,
         transport: Transport,
         to: SocketAddr,
-    ) -> Option<SocketAddr> {
-        let led = sockets.rules.leads(transport, meant(to)).filter(|_| !mutation::left_out("catch"))?;
-        (!held.has_header_options()).then_some(led)
+    ) -> Option<(Vec<u8>, Note)> {
+        let asked = meant(to);
+        let there = sockets.rules.leads(transport, asked).filter(|_| !mutation::left_out("catch"))?;
+        if held.has_header_options() {
+            return None;
+        }
+        if transport != Transport::Tcp {
+            held.lead(Led { asked, to: there });
+        }
+        Some((on(held.kind, there), self.note(held, transport, there)))
+    }
+
+    /// The caller's memory, open to be written to (proc_pid_mem(5)); `None` where it cannot be.
+    pub(super) fn memory_to_write(&self) -> Result<Option<OwnedFd>, Unread> {
+        let path = format!("/proc/{}/mem", self.caller.tid);
+        let opened = || Ok(open(path.as_str(), OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()).ok());
+        let memory = self.caller.with_memory(opened)?;
+        self.caller.still_waits()?;
+        Ok(memory)
     }
 
     /// The refusal of a destination.
@@ -327,6 +346,15 @@ fn free_port(sockets: &Sockets, but: &Held, port: u16) {
     let has = |held: &Held| port != 0 && held.inode != but.inode && held.port() == Some(port);
     if sockets.table.any(has) {
         (0..2).for_each(|_| sockets.table.sweep(1, has));
+    }
+}
+
+/// Writes all of it into a caller's memory.
+pub(super) fn write_whole(memory: &OwnedFd, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let at = i64::try_from(at).map_err(|_| Errno::EFAULT)?;
+    match pwrite(memory, bytes, at) {
+        Ok(written) if written == bytes.len() => Ok(()),
+        Ok(_) | Err(_) => Err(Errno::EFAULT),
     }
 }
 

@@ -1,9 +1,9 @@
 //! connect(2), and names of unix sockets.
 
 use super::Sockets;
-use super::address::{Destination, destination, of, on};
+use super::address::{Destination, destination};
 use super::calls::{Behind, done, has_one_thread, refuse};
-use super::held::{Held, Kind, Led, Tcp};
+use super::held::{Held, Kind, Tcp};
 use super::rules::Transport;
 use super::table::Known;
 use super::waiting::{Later, Outcome};
@@ -83,22 +83,17 @@ impl Looked<'_> {
                 return Verdict::RefuseSilently(errno);
             }
         };
-        let led = self.led(sockets, &held, transport, to);
-        if led.is_none()
-            && let Some(refusal) = self.refused(sockets, &held, transport, to)
-        {
-            return refuse(transport.refusal(), refusal);
-        }
-        let (there, bytes) = match led {
-            Some(there) => (there, of(on(held.kind, there), 0, 0)),
-            None => (super::rules::meant(to), bytes),
-        };
-        let noted = led.is_some() || sockets.rules.is_proxy(there);
-        let note = noted.then(|| self.note(&held, transport, there));
-        if transport != Transport::Tcp {
-            if led.is_some() {
-                held.lead(Led { asked: super::rules::meant(to), to: there });
+        let (bytes, note) = match self.lead(sockets, &held, transport, to) {
+            Some((bytes, note)) => (bytes, Some(note)),
+            None => {
+                if let Some(refusal) = self.refused(sockets, &held, transport, to) {
+                    return refuse(transport.refusal(), refusal);
+                }
+                let to = super::rules::meant(to);
+                (bytes, sockets.rules.is_proxy(to).then(|| self.note(&held, transport, to)))
             }
+        };
+        if transport != Transport::Tcp {
             return self.later(Later { note, ..Later::once(tid, move || done(held.connect(&bytes))) });
         }
         let blocks = held.blocks();

@@ -7,11 +7,12 @@ use crate::mutation;
 use crate::sys::call::{Argument, call, call_for_fd};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
+use nix::sys::socket::{Shutdown, getsockopt, setsockopt, shutdown, sockopt};
 use nix::sys::stat::fstat;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
@@ -109,15 +110,12 @@ impl Held {
 
     /// Binds it to the device `lo`, which takes no privilege where it is bound to none (socket(7), Linux 5.7).
     fn bind_to_lo(&self) -> Result<(), Errno> {
-        self.with(|file| setsockopt(&file, sockopt::BindToDevice, &OsString::from(LO)))?;
-        if self.is_on_lo()? { Ok(()) } else { Err(Errno::ENODEV) }
+        self.with(bind_to_lo)
     }
 
     /// Whether it is bound to that device.
     pub fn is_on_lo(&self) -> Result<bool, Errno> {
-        let mut name = [0; libc::IFNAMSIZ];
-        let length = self.option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?;
-        Ok(name[..length].split(|byte| *byte == 0).next() == Some(LO.as_bytes()))
+        self.with(is_on_lo)
     }
 
     /// getsockopt(2): the value's length.
@@ -329,6 +327,17 @@ impl Held {
         let wait = std::time::Duration::from_secs(word(0) as u64) + std::time::Duration::from_micros(word(8) as u64);
         Some(wait).filter(|wait| length == value.len() && !wait.is_zero())
     }
+}
+
+/// Binds a socket to the device `lo`, and reads that back; ENODEV where it does not.
+pub fn bind_to_lo(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    setsockopt(&socket, sockopt::BindToDevice, &OsString::from(LO))?;
+    if is_on_lo(socket)? { Ok(()) } else { Err(Errno::ENODEV) }
+}
+
+fn is_on_lo(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let device = getsockopt(&socket, sockopt::BindToDevice)?;
+    Ok(device.as_bytes().split(|byte| *byte == 0).next() == Some(LO.as_bytes()))
 }
 
 /// Where TCP stands with a socket.

@@ -2,9 +2,9 @@
 //! against whom it asked, so the answer is received here and given as coming from there.
 
 use super::Sockets;
-use super::address::of;
-use super::held::{Held, Kind, Led};
-use super::living;
+use super::address::on;
+use super::calls::write_whole;
+use super::held::{Held, Led};
 use super::waiting::{Later, Outcome};
 use crate::observe::act::Received;
 use crate::observe::caller::Unread;
@@ -12,12 +12,9 @@ use crate::observe::calls::Structures;
 use crate::observe::decode::messages::{self, Fault, Layout, Rooms};
 use crate::observe::judge::{Looked, Verdict};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, readlink};
 use nix::libc;
 use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg};
-use nix::sys::stat::Mode;
-use nix::sys::uio::pwrite;
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,10 +29,9 @@ impl Looked<'_> {
         into: &Received,
     ) -> Result<Verdict, Unread> {
         // Most receives are none of these, and nothing is decided here that a caller which is not seen could gain by.
-        let link = format!("/proc/{}/fd/{fd}", self.caller.tid);
-        let link = self.caller.with_sight(|| readlink(link.as_str()))?.ok();
-        let inode = link.and_then(|link| living::inode_of(link.to_str()?));
-        let Some(held) = inode.and_then(|inode| sockets.table.get(inode)) else { return Ok(Verdict::Passes) };
+        let Some(held) = self.caller.socket(fd)?.and_then(|inode| sockets.table.get(inode)) else {
+            return Ok(Verdict::Passes);
+        };
         let Some(led) = held.led() else { return Ok(Verdict::Passes) };
         let layout = Layout::new(self.call.structures != Structures::Native);
         let rooms = self.caller.with_memory(|| Ok(messages::rooms(self.call.caller, into, layout)))?;
@@ -48,12 +44,8 @@ impl Looked<'_> {
         if rooms.name == 0 || flags & libc::MSG_ERRQUEUE != 0 {
             return Ok(Verdict::Passes);
         }
-        let path = format!("/proc/{}/mem", self.caller.tid);
-        let opened = || Ok(open(path.as_str(), OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()).ok());
-        let memory = self.caller.with_memory(opened)?;
-        self.caller.still_waits()?;
         // Where its memory cannot be written to the caller sees who has answered.
-        let Some(memory) = memory else { return Ok(Verdict::Passes) };
+        let Some(memory) = self.memory_to_write()? else { return Ok(Verdict::Passes) };
         let blocks = held.blocks() && flags & libc::MSG_DONTWAIT == 0;
         let deadline = held.receive_timeout().map(|wait| (wait, Errno::EAGAIN));
         let on = Some((held.clone(), PollFlags::POLLIN));
@@ -75,13 +67,7 @@ fn taken(held: &Held, led: Led, flags: i32, rooms: &Rooms, memory: &OwnedFd) -> 
         let received = recvmsg::<SockaddrStorage>(file.as_raw_fd(), &mut parts, None, flags)?;
         Ok((received.bytes, received.flags, received.address.and_then(|address| plain(&address))))
     })?;
-    let write = |at: u64, bytes: &[u8]| {
-        let at = i64::try_from(at).map_err(|_| Errno::EFAULT)?;
-        match pwrite(memory, bytes, at) {
-            Ok(written) if written == bytes.len() => Ok(()),
-            _ => Err(Errno::EFAULT),
-        }
-    };
+    let write = |at: u64, bytes: &[u8]| write_whole(memory, at, bytes);
     let mut rest = &data[..length.min(data.len())];
     for (base, room) in &rooms.parts {
         let (here, left) = rest.split_at((*room).min(rest.len()));
@@ -90,7 +76,7 @@ fn taken(held: &Held, led: Led, flags: i32, rooms: &Rooms, memory: &OwnedFd) -> 
         }
         rest = left;
     }
-    let name = from.map(|from| name_of(held.kind, if from == led.to { led.asked } else { from }));
+    let name = from.map(|from| on(held.kind, if from == led.to { led.asked } else { from }));
     let name = name.unwrap_or_default();
     let shown = &name[..name.len().min(rooms.name_room)];
     if !shown.is_empty() {
@@ -109,9 +95,4 @@ fn taken(held: &Held, led: Led, flags: i32, rooms: &Rooms, memory: &OwnedFd) -> 
 fn plain(address: &SockaddrStorage) -> Option<SocketAddr> {
     let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::new(v4.ip().into(), v4.port()));
     v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::new(IpAddr::V6(v6.ip()).to_canonical(), v6.port())))
-}
-
-/// An address as a socket of that kind tells it.
-fn name_of(kind: Kind, address: SocketAddr) -> Vec<u8> {
-    of(super::address::on(kind, address), 0, 0)
 }

@@ -1,10 +1,10 @@
 //! sendto(2), sendmsg(2) and sendmmsg(2).
 
 use super::Sockets;
-use super::address::{Destination, destination, of, on};
-use super::calls::{Behind, is_abstract, refuse};
+use super::address::{Destination, destination};
+use super::calls::{Behind, is_abstract, refuse, write_whole};
 use super::connect::refused_or_failed;
-use super::held::{Held, Kind, Led, Tcp};
+use super::held::{Held, Kind, Tcp};
 use super::rules::{Transport, meant};
 use super::table::Known;
 use super::waiting::{Later, Outcome};
@@ -20,12 +20,9 @@ use crate::observe::threads;
 use crate::observe::told::Target;
 use crate::sys::message::{send_message, signal_thread};
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
 use nix::libc;
 use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
-use nix::sys::stat::Mode;
-use nix::sys::uio::pwrite;
 use nix::unistd::Pid;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -172,15 +169,10 @@ impl Looked<'_> {
                     Destination::Nowhere => (Vec::new(), None),
                     Destination::Malformed => return silently(Errno::EINVAL),
                 };
-                let led = to.and_then(|to| Some((meant(to), self.led(sockets, held, transport, to)?)));
-                let (name, note) = match led {
-                    Some((asked, there)) => {
-                        held.lead(Led { asked, to: there });
-                        (of(on(held.kind, there), 0, 0), Some(self.note(held, transport, there)))
-                    }
-                    None => (name, None),
+                let (name, note, to) = match to.and_then(|to| self.lead(sockets, held, transport, to)) {
+                    Some((name, note)) => (name, Some(note), None),
+                    None => (name, None, to),
                 };
-                let to = to.filter(|_| led.is_none());
                 if let Some(refusal) = to.and_then(|to| self.refused(sockets, held, transport, to)) {
                     return Ok(Err(Refusal::of(refuse(transport.refusal(), refusal))));
                 }
@@ -245,12 +237,8 @@ impl Looked<'_> {
         }
     }
 
-    /// The caller's memory, open to be written to (proc_pid_mem(5)).
     fn lengths(&self, at: u64, layout: Layout) -> Result<Option<Lengths>, Unread> {
-        let path = format!("/proc/{}/mem", self.caller.tid);
-        let opened = || Ok(open(path.as_str(), OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()).ok());
-        let memory = self.caller.with_memory(opened)?;
-        self.caller.still_waits()?;
+        let memory = self.memory_to_write()?;
         let (stride, offset) = layout.many();
         Ok(memory.map(|memory| Lengths { memory, first: at.wrapping_add(offset), stride }))
     }
@@ -307,8 +295,7 @@ impl Refusal {
 impl Lengths {
     fn write(&self, index: usize, length: usize) -> bool {
         let at = self.first.wrapping_add(index as u64 * self.stride);
-        let length = (length as u32).to_ne_bytes();
-        i64::try_from(at).is_ok_and(|at| pwrite(&self.memory, &length, at) == Ok(length.len()))
+        write_whole(&self.memory, at, &(length as u32).to_ne_bytes()).is_ok()
     }
 }
 

@@ -19,14 +19,13 @@ mod stub;
 use super::ProxyError;
 use super::accept::accept;
 use super::core::Core;
+use super::listening;
 use super::record::Recorder;
-use super::setup;
 use crate::policy::Name;
-use nix::sys::socket::{Backlog, listen};
 use stand_ins::StandIns;
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 use tokio::task::JoinSet;
@@ -108,12 +107,4 @@ pub(super) async fn serve<R: Recorder>(caught: Caught, core: Rc<Core<R>>) -> Pro
         // Nothing is caught.
         None => std::future::pending().await,
     }
-}
-
-/// A listener, with its address, once it listens.
-fn listening(listener: TcpListener, backlog: i32) -> Result<(tokio::net::TcpListener, SocketAddr), ProxyError> {
-    let local = listener.local_addr().map_err(setup("getsockname"))?;
-    listen(&listener, Backlog::new(backlog).unwrap_or(Backlog::MAXCONN)).map_err(|e| setup("listen")(e.into()))?;
-    listener.set_nonblocking(true).map_err(setup("fcntl"))?;
-    Ok((tokio::net::TcpListener::from_std(listener).map_err(setup("epoll_ctl"))?, local))
 }

@@ -13,7 +13,7 @@ pub const STAND_INS: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0),
 const LIMIT: usize = 65_536;
 
 /// Which address stands for which name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StandIns {
     /// By their order in the range; when each was last asked for.
     names: Vec<(Name, u64)>,
@@ -21,13 +21,19 @@ pub struct StandIns {
     asked: u64,
     /// Addresses of the hosts file, which stand for their names as they are.
     listed: HashMap<IpAddr, Name>,
-    limit: Option<usize>,
+    limit: usize,
 }
 
 impl StandIns {
     /// None but those of the hosts file.
     pub fn new(listed: impl IntoIterator<Item = (IpAddr, Name)>) -> StandIns {
-        StandIns { listed: listed.into_iter().collect(), ..StandIns::default() }
+        StandIns {
+            names: Vec::new(),
+            order: HashMap::new(),
+            asked: 0,
+            listed: listed.into_iter().collect(),
+            limit: LIMIT,
+        }
     }
 
     /// The one of a name, which is handed out now.
@@ -47,7 +53,7 @@ impl StandIns {
     fn take_for(&mut self, name: &Name) -> usize {
         let entry = (name.clone(), self.asked);
         let longest_ago = || self.names.iter().enumerate().min_by_key(|(_, (_, asked))| *asked).map(|(at, _)| at);
-        let at = match self.names.len() >= self.limit.unwrap_or(LIMIT) {
+        let at = match self.names.len() >= self.limit {
             true => longest_ago().unwrap_or_default(),
             false => self.names.len(),
         };
@@ -139,7 +145,7 @@ mod tests {
 
     #[test]
     fn who_was_asked_for_longest_ago_makes_room() {
-        let mut ins = StandIns { limit: Some(2), ..StandIns::default() };
+        let mut ins = StandIns { limit: 2, ..StandIns::new([]) };
         let [a, b] = ["a.test", "b.test"].map(|text| ins.of(&name(text)));
         assert_eq!(ins.of(&name("a.test")), a);
         assert_eq!(ins.of(&name("c.test")), b);

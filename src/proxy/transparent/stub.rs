@@ -115,7 +115,6 @@ async fn answer<R: Recorder>(
             return Ok(bad.answer(message));
         }
     };
-    let text = String::from_utf8_lossy(&question.name).into_owned();
     let refuse = async |rule: &str, reason: &str, addrs: &[std::net::IpAddr]| {
         let denial = record::lookup(&question.name, &question.kind_name(), rule, reason, addrs);
         core.recorder.denial(denial, Some(on)).await?;
@@ -123,7 +122,7 @@ async fn answer<R: Recorder>(
     };
     let parsed = Name::parse(&question.name);
     let admitted = parsed.as_ref().is_ok_and(|name| core.judge.admits_at_any_port(&Host::Name(name.clone())));
-    if !admitted && core.judge.is_search_of_admitted(&text) {
+    if !admitted && core.judge.is_search_of_admitted(&String::from_utf8_lossy(&question.name)) {
         // A resolver's client asks for a name below each search domain as well (resolv.conf(5)); it is not what is meant.
         return Ok(Some(question.answer(Code::NxDomain)));
     }
@@ -143,7 +142,8 @@ async fn answer<R: Recorder>(
                 Unresolved::NoAddress(_) => Code::NxDomain,
                 _ => Code::ServFail,
             };
-            core.recorder.infrastructure(record::failed("lookup", &authority, &[], cause.to_string(), None)).await?;
+            let failure = record::failed(record::OPERATION_LOOKUP, &authority, &[], cause.to_string(), None);
+            core.recorder.infrastructure(failure).await?;
             return Ok(Some(question.answer(code)));
         }
     }
