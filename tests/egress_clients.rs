@@ -2,16 +2,14 @@
 //! and each attempt is on record.
 
 mod common;
+mod fetching;
 
 use common::{Ended, Fence};
 use ringfence::ledger::record::Mechanism;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::Command;
-use std::sync::Arc;
 use world::address::{PRIVATE4, PUBLIC4, PUBLIC4_B};
-use world::{AUTHORITY_FILE, Internet, Said, World, origin};
+use world::{AUTHORITY_FILE, Said};
 
 const FLAGS: [&str; 2] = ["--policy", "nist-high"];
 /// A port where nothing listens: without ringfence the outside answers by a reset, as the wall does.
@@ -28,38 +26,9 @@ const PRELUDE: &str = "\
     }\n";
 
 fn fence() -> Fence {
-    // The admitted names serve a repository beside the standard content.
-    let files = tempfile::tempdir().expect("a directory");
-    world::repository(files.path()).expect("a repository");
-    let (repository, rest) = (origin::directory(files.path()).expect("files"), origin::standard());
-    let content: origin::Content = Arc::new(move |request| match request.path().starts_with("/project.git/") {
-        true => repository(request),
-        false => rest(request),
-    });
-    let world = World::new().expect("a closed world");
-    let internet = Internet::serving(&world, content).expect("servers outside");
-    let fence = Fence::of(world, internet);
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let built = tempfile::tempdir().expect("a directory");
-    let run = |command: &mut Command| assert!(command.status().expect("a compiler").success(), "{command:?}");
-    let entries = built.path().join("entries");
-    run(Command::new("cc").args(["-static", "-O1", "-o"]).arg(&entries).arg(scripts.join("entries.c")));
-    // Static, and with the resolver of Go's own.
-    let go = built.path().join("fetch-go");
-    run(Command::new("go").args(["build", "-o"]).arg(&go).arg(scripts.join("fetch.go")).env("CGO_ENABLED", "0"));
-    run(Command::new("javac").arg("-d").arg(built.path()).arg(scripts.join("Fetch.java")));
-    fence.world.install(&entries, "/usr/local/bin/static-client");
-    fence.world.install(&go, "/usr/local/bin/fetch-go");
-    for class in ["Fetch.class", "Fetch$Client.class"] {
-        fence.world.install(&built.path().join(class), &format!("/usr/local/lib/java/{class}"));
-    }
-    for script in ["fetch.py", "fetch.mjs"] {
-        fence.world.install(&scripts.join(script), &format!("/usr/local/lib/{script}"));
-    }
-    let said = fence.as_root(&format!(
-        "keytool -importcert -noprompt -file {AUTHORITY_FILE} -keystore /usr/local/lib/trust.p12 -storepass changeit"
-    ));
-    assert_eq!(said.code, Some(0), "{said}");
+    let fence = fetching::fence();
+    fetching::install(&fence);
+    fetching::install_static(&fence, "cc", "entries.c", "/usr/local/bin/static-client");
     fence
 }
 

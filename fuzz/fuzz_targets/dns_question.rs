@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringfence::proxy::transparent::question::{Code, Question};
+use ringfence::proxy::transparent::question::{Question, ResponseCode};
 
 const HEADER: usize = 12;
 
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     };
     assert!(question.name.len() <= 253 && question.name.split(|byte| *byte == b'.').all(|label| label.len() <= 63));
-    let refused = question.answer(Code::Refused);
+    let refused = question.answer(ResponseCode::Refused);
     let served = question.answer_with([198, 18, 0, 1].into(), 60);
     assert_eq!((refused[2] & 0x80, refused[3] & 0xf, served[7]), (0x80, 5, 1));
     assert!(bytes.len() >= refused.len() && bytes[HEADER..refused.len()] == refused[HEADER..]);

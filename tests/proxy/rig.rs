@@ -7,7 +7,7 @@ pub use crate::resolver::{Answer, Resolver, addrs, empty, lasting};
 use ringfence::ledger::record::{Denial, Infrastructure};
 use ringfence::policy::{AddressRules, Allowlist, Authority, Entry, Verdict};
 use ringfence::proxy::record::Connection;
-use ringfence::proxy::{Dns, Limits, ProxyError, ProxySpec, Recorder, Unrecorded, run};
+use ringfence::proxy::{Dns, Limits, Listeners, ProxyError, ProxySpec, Recorder, Unrecorded, run};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -163,14 +163,8 @@ pub fn world_with(
 ) -> World {
     let resolver = Resolver::start(script);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let proxy = listener.local_addr().unwrap();
-    let records = Records::default();
     let spec = spec(entries, &resolver, limits);
-    let recorder = records.clone();
-    let asked = Asked::new(&resolver, &spec.allowlist);
-    let serving = std::thread::Builder::new().name("proxy".to_owned());
-    let ended = serving.spawn(move || run(listener, spec, recorder)).unwrap();
-    World { proxy, resolver, records, ended, _asked: asked }
+    World::start(listener, resolver, spec)
 }
 
 pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpec {
@@ -194,6 +188,18 @@ pub fn spec(entries: &[String], resolver: &Resolver, limits: Limits) -> ProxySpe
 }
 
 impl World {
+    /// Serves at these listeners.
+    pub fn start(at: impl Into<Listeners>, resolver: Resolver, spec: ProxySpec) -> World {
+        let at = at.into();
+        let proxy = at.proxy.local_addr().unwrap();
+        let records = Records::default();
+        let recorder = records.clone();
+        let asked = Asked::new(&resolver, &spec.allowlist);
+        let serving = std::thread::Builder::new().name("proxy".to_owned());
+        let ended = serving.spawn(move || run(at, spec, recorder)).unwrap();
+        World { proxy, resolver, records, ended, _asked: asked }
+    }
+
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.proxy).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -3,7 +3,7 @@
 use crate::rig::*;
 use ringfence::policy::Name;
 use ringfence::proxy::transparent::{Caught, Told};
-use ringfence::proxy::{Limits, Listeners, run};
+use ringfence::proxy::{Limits, Listeners};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use world::hello::{client_hello, records};
@@ -27,7 +27,6 @@ fn catching(
 ) -> Catching {
     let resolver = Resolver::start(script);
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
-    let records = Records::default();
     let mut spec = spec(entries, &resolver, limits);
     spec.dns.search = vec!["corp.test".to_owned()];
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -41,12 +40,8 @@ fn catching(
         told: Told::ByDestination,
         listed: vec![(LISTED.into(), Name::parse(b"allowed.test").unwrap())],
     };
-    let (address, recorder) = (proxy.local_addr().unwrap(), records.clone());
-    let asked = Asked::new(&resolver, &spec.allowlist);
-    let listeners = Listeners { proxy, caught: Some(caught) };
-    let serving = std::thread::Builder::new().name("proxy".to_owned());
-    let ended = serving.spawn(move || run(listeners, spec, recorder)).unwrap();
-    Catching { world: World { proxy: address, resolver, records, ended, _asked: asked }, resolver: stub, ports }
+    let world = World::start(Listeners { proxy, caught: Some(caught) }, resolver, spec);
+    Catching { world, resolver: stub, ports }
 }
 
 fn question(name: &str, kind: u16) -> Vec<u8> {

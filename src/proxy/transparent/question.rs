@@ -1,5 +1,7 @@
 //! One question of the DNS (RFC 1035, 4.1) as a resolver's client asks it, read strictly, and the answers to it.
 
+pub use hickory_resolver::proto::op::ResponseCode;
+
 /// Bytes of a message's header.
 const HEADER: usize = 12;
 /// Most bytes of a name, its last, empty label included (RFC 1035, 2.3.4).
@@ -20,23 +22,6 @@ const INTERNET: u16 = 1;
 pub const A: u16 = 1;
 /// The type of an IPv6 address (RFC 3596).
 pub const AAAA: u16 = 28;
-
-/// How an answer says that there is none (RFC 1035, 4.1.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
-    /// Nothing is wrong.
-    NoError = 0,
-    /// The question cannot be read.
-    FormErr = 1,
-    /// Nobody could be asked.
-    ServFail = 2,
-    /// There is no such name.
-    NxDomain = 3,
-    /// Such a request is not served.
-    NotImp = 4,
-    /// The policy says no.
-    Refused = 5,
-}
 
 /// Why a message is no question that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -70,8 +55,8 @@ impl BadQuestion {
     pub fn answer(self, message: &[u8]) -> Option<Vec<u8>> {
         let code = match self {
             BadQuestion::NoQuestion => return None,
-            BadQuestion::Opcode => Code::NotImp,
-            BadQuestion::Count | BadQuestion::Name => Code::FormErr,
+            BadQuestion::Opcode => ResponseCode::NotImp,
+            BadQuestion::Count | BadQuestion::Name => ResponseCode::FormErr,
         };
         Some(head(message, code, 0, 0).to_vec())
     }
@@ -162,14 +147,14 @@ impl Question {
     }
 
     /// The answer that there is none.
-    pub fn answer(&self, code: Code) -> Vec<u8> {
+    pub fn answer(&self, code: ResponseCode) -> Vec<u8> {
         let head = head(&self.asked, code, 1, 0);
         [&head[..], &self.asked[HEADER..]].concat()
     }
 
     /// The answer by one address, good for so many seconds.
     pub fn answer_with(&self, address: std::net::Ipv4Addr, seconds: u32) -> Vec<u8> {
-        let head = head(&self.asked, Code::NoError, 1, 1);
+        let head = head(&self.asked, ResponseCode::NoError, 1, 1);
         let [kind, class] = [A, INTERNET].map(u16::to_be_bytes);
         let record = [&TO_NAME[..], &kind, &class, &seconds.to_be_bytes(), &[0, 4], &address.octets()].concat();
         [&head[..], &self.asked[HEADER..], &record].concat()
@@ -177,16 +162,16 @@ impl Question {
 }
 
 /// The header of an answer to a message with a header.
-fn head(message: &[u8], code: Code, questions: u8, answers: u8) -> [u8; HEADER] {
+fn head(message: &[u8], code: ResponseCode, questions: u8, answers: u8) -> [u8; HEADER] {
     let of = |at: usize| message.get(at).copied().unwrap_or_default();
     let flags = IS_RESPONSE | of(2) & (OPCODE | RECURSION_DESIRED);
-    [of(0), of(1), flags, RECURSION_AVAILABLE | code as u8, 0, questions, 0, answers, 0, 0, 0, 0]
+    [of(0), of(1), flags, RECURSION_AVAILABLE | code.low(), 0, questions, 0, answers, 0, 0, 0, 0]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hickory_resolver::proto::op::{Message, ResponseCode};
+    use hickory_resolver::proto::op::Message;
     use hickory_resolver::proto::rr::RData;
     use proptest::prelude::*;
 
@@ -208,7 +193,7 @@ mod tests {
         assert_eq!((answer.metadata.id, answer.queries[0].name().to_string().as_str()), (0x0709, "Allowed.test."));
         assert!(answer.metadata.recursion_desired && answer.metadata.recursion_available);
         assert!(matches!(&answer.answers[0].data, RData::A(a) if a.0.octets() == [198, 18, 0, 1]), "{answer:?}");
-        let refused = Message::from_vec(&question.answer(Code::Refused)).unwrap();
+        let refused = Message::from_vec(&question.answer(ResponseCode::Refused)).unwrap();
         assert_eq!((refused.metadata.response_code, refused.answers.len()), (ResponseCode::Refused, 0));
     }
 
@@ -220,20 +205,20 @@ mod tests {
         for (bytes, why, code) in [
             (plain[..11].to_vec(), NoQuestion, None),
             (with(plain.clone(), 2, 0x81), NoQuestion, None),
-            (with(plain.clone(), 2, 0x29), Opcode, Some(Code::NotImp)),
-            (with(plain.clone(), 5, 2), Count, Some(Code::FormErr)),
-            (with(plain.clone(), 5, 0), Count, Some(Code::FormErr)),
-            (with(plain.clone(), 7, 1), Count, Some(Code::FormErr)),
-            (with(plain.clone(), 12, 0xc0), Name, Some(Code::FormErr)),
-            (with(plain.clone(), 12, 63), Name, Some(Code::FormErr)),
-            (plain[..plain.len() - 1].to_vec(), Name, Some(Code::FormErr)),
-            (message(&[b"allowed.test"], A), Name, Some(Code::FormErr)),
-            (message(&long, A), Name, Some(Code::FormErr)),
+            (with(plain.clone(), 2, 0x29), Opcode, Some(ResponseCode::NotImp)),
+            (with(plain.clone(), 5, 2), Count, Some(ResponseCode::FormErr)),
+            (with(plain.clone(), 5, 0), Count, Some(ResponseCode::FormErr)),
+            (with(plain.clone(), 7, 1), Count, Some(ResponseCode::FormErr)),
+            (with(plain.clone(), 12, 0xc0), Name, Some(ResponseCode::FormErr)),
+            (with(plain.clone(), 12, 63), Name, Some(ResponseCode::FormErr)),
+            (plain[..plain.len() - 1].to_vec(), Name, Some(ResponseCode::FormErr)),
+            (message(&[b"allowed.test"], A), Name, Some(ResponseCode::FormErr)),
+            (message(&long, A), Name, Some(ResponseCode::FormErr)),
         ] {
             let bad = Question::read(&bytes).unwrap_err();
             assert_eq!(bad, why, "{bytes:?}");
             let answer = bad.answer(&bytes);
-            assert_eq!(answer.map(|answer| answer[3] & 0xf), code.map(|code| code as u8), "{bytes:?}");
+            assert_eq!(answer.map(|answer| answer[3] & 0xf), code.map(ResponseCode::low), "{bytes:?}");
         }
         assert!(Question::read(&message(&[], A)).unwrap().name.is_empty(), "the root");
         let long = [&[b'a'; 63][..], &[b'a'; 63], &[b'a'; 63], &[b'a'; 61]];
@@ -263,7 +248,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             match Question::read(&bytes) {
-                Ok(question) => prop_assert!(Message::from_vec(&question.answer(Code::Refused)).is_ok()),
+                Ok(question) => prop_assert!(Message::from_vec(&question.answer(ResponseCode::Refused)).is_ok()),
                 Err(bad) => prop_assert!(bad.answer(&bytes).is_none_or(|answer| answer.len() == HEADER)),
             }
         }

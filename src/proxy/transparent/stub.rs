@@ -1,7 +1,7 @@
 //! The resolver of the command's: it answers for admitted names, by addresses that stand for them, and forwards nothing.
 
 use super::caught::translated;
-use super::question::{A, Code, Question};
+use super::question::{A, Question, ResponseCode};
 use super::{Serving, Told};
 use crate::policy::{Host, Name};
 use crate::proxy::core::Core;
@@ -118,13 +118,13 @@ async fn answer<R: Recorder>(
     let refuse = async |rule: &str, reason: &str, addrs: &[std::net::IpAddr]| {
         let denial = record::lookup(&question.name, &question.kind_name(), rule, reason, addrs);
         core.recorder.denial(denial, Some(on)).await?;
-        Ok(Some(question.answer(Code::Refused)))
+        Ok(Some(question.answer(ResponseCode::Refused)))
     };
     let parsed = Name::parse(&question.name);
     let admitted = parsed.as_ref().is_ok_and(|name| core.judge.admits_at_any_port(&Host::Name(name.clone())));
     if !admitted && core.judge.is_search_of_admitted(&String::from_utf8_lossy(&question.name)) {
         // A resolver's client asks for a name below each search domain as well (resolv.conf(5)); it is not what is meant.
-        return Ok(Some(question.answer(Code::NxDomain)));
+        return Ok(Some(question.answer(ResponseCode::NXDomain)));
     }
     if !question.is_for_addresses() {
         return refuse("dns-type", "type_not_served", &[]).await;
@@ -139,8 +139,8 @@ async fn answer<R: Recorder>(
         Judgement::Refused(refusal) => return refuse(&refusal.rule, &refusal.reason, &refusal.addrs).await,
         Judgement::Unresolved(cause) => {
             let code = match cause {
-                Unresolved::NoAddress(_) => Code::NxDomain,
-                _ => Code::ServFail,
+                Unresolved::NoAddress(_) => ResponseCode::NXDomain,
+                _ => ResponseCode::ServFail,
             };
             let failure = record::failed(record::OPERATION_LOOKUP, &authority, &[], cause.to_string(), None);
             core.recorder.infrastructure(failure).await?;
@@ -150,6 +150,6 @@ async fn answer<R: Recorder>(
     Ok(Some(match question.kind {
         A => question.answer_with(serving.stand_ins.borrow_mut().of(&name), TTL),
         // There is one of the other kind.
-        _ => question.answer(Code::NoError),
+        _ => question.answer(ResponseCode::NoError),
     }))
 }
